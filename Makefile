@@ -21,10 +21,11 @@ help: ## this list
 
 run: sim demo ## simulate the quickstart's network, then allreduce real tensors between processes on this machine
 
-# Without the compiler of operators that jobs bring along, which is a third of the build: `cargo build --release -p fanin` has it.
+# By the part of the program that simulates, which takes half of the time to build: a first result comes before the rest is built.
 sim: ## only the simulation: results in out/quickstart
-	cargo run --locked --release -p fanin --no-default-features -- sim examples/quickstart.toml --out $(OUT)/quickstart
+	cargo run --locked --release -p fanin-simulate -- sim examples/quickstart.toml --out $(OUT)/quickstart
 
+# Without the compiler of operators that jobs bring along, which is a third of the build: `cargo build --release -p fanin` has it.
 demo: ## only the real thing: a switch process and four workers over UDP on loopback
 	cargo run --locked --release -p fanin --no-default-features -- demo
 

@@ -3,7 +3,6 @@
 //! What a job must bear is fixed with the draw: its patience is chosen longer than what congestion, loss and short failures can cost, so
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
-mod canary;
 mod large;
 mod limits;
 mod partial;
@@ -16,10 +15,7 @@ use fanin_sim::noise::Delay;
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
-use fanin_systems::{
-    AlgorithmRule, Draw, DrawnJob, JobSize, RingOrder, RingParameters, StepParameters, SumOrder, SwitchMlParameters, System,
-    TreeParameters, UNLIMITED,
-};
+use fanin_systems::{Draw, DrawnJob, JobSize, StepParameters, System, UNLIMITED};
 
 use crate::recipe::{Demand, JobRecipe, Recipe};
 use shapes::{lossless_dragonflies, other_shapes, other_ways};
@@ -67,10 +63,6 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let traffic = traffic(&mut Draw::new(seed, 3), &map);
     let mut kind_draw = Draw::new(seed, 6);
     let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
-    canary::adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
-    canary::uneven_timeouts(&mut Draw::new(seed, 47), &mut jobs);
-    canary::tables(&mut Draw::new(seed, 46), &mut jobs);
-    canary::duties(&mut Draw::new(seed, 48), &mut jobs);
     by_systems(seed, &map, &mut jobs, only);
     if is_large {
         large::job(large, &map, &mut jobs);
@@ -227,27 +219,14 @@ fn operator(draw: &mut Draw) -> ElementOp {
     ElementOp { dtype, operator: *draw.pick(operators) }
 }
 
-/// Drawn apart, so that everything else of a seed stays as it was before there was this.
-fn sum_order(draw: &Draw) -> SumOrder {
-    if Draw::new(draw.clone().bits(), 0x0d3d).percent(25) { SumOrder::Fixed } else { SumOrder::Arrival }
-}
-
-fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
-    let drawn = draw.between(0, 3);
-    // In the order of the numbers below.
-    // PANAMA and SHARP are drawn as trees, of which they are made below.
-    let only = only.map(|name| if matches!(name, "panama" | "sharp") { "tree" } else { name });
-    let wanted = only.and_then(|name| ["tree", "ring", "switchml", "canary"].iter().position(|known| *known == name));
-    match wanted.map_or(drawn, |wanted| wanted as u64) {
-        0 => System::Tree(TreeParameters { trees: draw.between(1, 4) as u32, sum_order: sum_order(draw) }),
-        1 => System::Ring(RingParameters {
-            order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]),
-            barrier: draw.percent(35),
-            steps: fanin_systems::StepParameters::NONE,
-        }),
-        2 => System::SwitchMl(SwitchMlParameters { fixed_point: op == ElementOp::F32_SUM && draw.percent(50) }),
-        _ => System::Canary(canary::parameters(draw)),
-    }
+/// A system that is drawn for itself, with what it makes of the operator.
+fn first_system(draw: &mut Draw, op: &mut ElementOp, only: Option<&str>) -> System {
+    let firsts = System::firsts();
+    let drawn = draw.between(0, firsts.len() as u64 - 1) as usize;
+    // Jobs of the one that is wanted may be made of others' below.
+    let wanted = only.and_then(System::made_of).and_then(|name| firsts.iter().position(|(known, _)| *known == name));
+    let (_, first) = firsts[wanted.unwrap_or(drawn)];
+    (first.draw)(draw, op)
 }
 
 /// Jobs become jobs of other systems, as these have it.
@@ -282,24 +261,17 @@ fn step_costs(draw: &mut Draw, jobs: &mut [JobRecipe]) {
     for job in jobs {
         let costs = draw.percent(20);
         let drawn = StepParameters { step_overhead_ps: draw.scaled(1_000, 1_000_000), step_deviation_ps: draw.between(0, 300_000) };
-        match &mut job.system {
-            System::Ring(RingParameters { steps, .. }) if costs => *steps = drawn,
-            System::Rina(parameters) if costs => parameters.steps = drawn,
-            System::Machines(parameters) if costs && parameters.algorithm != AlgorithmRule::ParallelNetReduce => parameters.steps = drawn,
-            _ => {}
+        if let Some(steps) = job.system.steps_mut().filter(|_| costs) {
+            *steps = drawn;
         }
     }
 }
 
-/// In some jobs of ATP and A2TP not all switches aggregate, or none.
+/// In some jobs of systems that choose which switches aggregate (ATP, A2TP) not all do, or none.
 fn some_forward_only(draw: &mut Draw, jobs: &mut [JobRecipe]) {
     for job in jobs {
         let count = if draw.percent(50) { UNLIMITED } else { draw.between(0, 4) as u32 };
-        match &mut job.system {
-            System::Atp(parameters) => parameters.aggregating = count,
-            System::A2tp(parameters) => parameters.aggregating = count,
-            _ => {}
-        }
+        job.system = job.system.limit_aggregating(count);
     }
 }
 
@@ -321,12 +293,7 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) 
         .collect();
     let rto_min = Duration::from_ns(draw.scaled(2_000, 200_000));
     let reliable = weather != Weather::Calm || draw.percent(30);
-    let system = system(draw, op, only);
-    if matches!(system, System::SwitchMl(_) | System::Canary(_)) && op.dtype.is_float() && op.operator == Operator::Sum && draw.percent(25)
-    {
-        // The switch divides, or the leader.
-        op.operator = Operator::Avg;
-    }
+    let system = first_system(draw, &mut op, only);
     JobRecipe {
         hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),
         servers: Vec::new(),

@@ -79,7 +79,7 @@ impl Interruption {
     fn obey(&self) {
         if self.flag.load(Ordering::Relaxed) {
             eprintln!("interrupted; all processes of the demo have ended");
-            crate::output::leave(128 + self.signal.load(Ordering::Relaxed) as i32);
+            fanin_terminal::output::leave(128 + self.signal.load(Ordering::Relaxed) as i32);
         }
     }
 }

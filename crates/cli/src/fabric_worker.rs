@@ -10,7 +10,7 @@ use fanin_net::FaultPlan;
 use fanin_testbed::host;
 
 use crate::demo::parse_probability;
-use crate::output;
+use fanin_terminal::output;
 
 /// The process of one host of a fabric; takes its orders on standard input.
 #[derive(Args, Clone, Debug)]

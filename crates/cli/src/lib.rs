@@ -5,12 +5,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `output` | what commands say, and what happens where it cannot be written |
-//! | `log` | the log |
 //! | `quantities` | durations and sizes on the command line |
-//! | `progress` | runs a plan and shows how far it is |
-//! | `sim` | `fanin sim`: from the command line to files and exit code |
-//! | `examples` | `fanin examples`: what comes with the program |
 //! | `trace` | `fanin trace`: what goes over simulated links, for Wireshark |
 //! | `repro` | `fanin repro`: results held against what a paper says |
 //! | `model` | `fanin model`: formulas of papers, as tables |
@@ -30,27 +25,23 @@
 //! | `doctor` | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
 
-#[macro_use]
-mod output;
+#[macro_use(eprintln, print, println)]
+extern crate fanin_terminal;
 
 mod allreduce;
 mod bench;
 mod check;
 mod demo;
 mod doctor;
-mod examples;
 mod fabric_worker;
 mod generate;
 mod import;
 mod link;
-mod log;
 mod model;
 mod operator;
 mod planner;
-mod progress;
 mod quantities;
 mod repro;
-mod sim;
 mod stream;
 mod switch;
 mod testbed;
@@ -60,7 +51,9 @@ mod workload;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use log::LogFormat;
+use fanin_simulate::{examples, sim};
+use fanin_terminal::log::{self, LogFormat};
+use fanin_terminal::output;
 
 /// In-network aggregation: allreduce whose sums are computed on the way, simulated and for real.
 #[derive(Parser, Debug)]

@@ -14,8 +14,7 @@ use fanin_repro::figure::Done;
 use fanin_repro::folder::{write_figure, write_paper};
 use fanin_repro::tasks::{How, Task, tasks};
 use fanin_repro::{output, recording, records};
-
-use crate::progress;
+use fanin_simulate::progress;
 
 /// Reproduce a paper's figures: run their plans, and hold what comes out against what the paper says.
 #[derive(Args, Clone, Debug)]

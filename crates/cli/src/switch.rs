@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::fabric_worker::FaultArgs;
-use crate::log::{self, LogFormat};
+use fanin_terminal::log::{self, LogFormat};
 use settings::Settings;
 
 /// Sum vectors for jobs of other processes, as a switch in the network would.

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, WORLD_MAX};
 use fanin_core::units;
-use fanin_daemon::lines::Lines;
 use fanin_net::FaultPlan;
 use fanin_net::shm::Waiting;
 use fanin_operator::CustomOperator;
+use fanin_terminal::lines::Lines;
 
 use crate::lock::locked;
 pub use crate::variables::VARIABLES;

@@ -14,7 +14,6 @@
 //! | `metrics` | what is measured, and under which names |
 //! | [`page`] | the same two pages for a switch of another kind: [`PageServer`] |
 //! | [`fabric`] | a switch of a fabric of several, as a service of its own: [`FabricDaemon`] |
-//! | [`lines`] | lines for people that hold nobody up |
 //! | `process` | what the operating system says about this process |
 //!
 //! What a switch decides is decided in [`fanin_control::Jobs`], which does no I/O; this crate carries it out. Packets never pass through
@@ -33,7 +32,6 @@ mod connection;
 mod daemon;
 pub mod fabric;
 mod http;
-pub mod lines;
 mod metrics;
 pub mod page;
 mod process;

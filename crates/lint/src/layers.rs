@@ -70,7 +70,16 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "fanin-comm",
-        internal: &["fanin-core", "fanin-systems", "fanin-net", "fanin-operator", "fanin-runtime", "fanin-control", "fanin-daemon"],
+        internal: &[
+            "fanin-core",
+            "fanin-systems",
+            "fanin-net",
+            "fanin-operator",
+            "fanin-runtime",
+            "fanin-control",
+            "fanin-daemon",
+            "fanin-terminal",
+        ],
         internal_dev: &[],
         external: None,
     },
@@ -106,6 +115,8 @@ const LAYERS: &[Layer] = &[
             "fanin-repro",
             "fanin-testbed",
             "fanin-doctor",
+            "fanin-simulate",
+            "fanin-terminal",
         ],
         internal_dev: &[],
         external: None,
@@ -146,6 +157,14 @@ const LAYERS: &[Layer] = &[
         external: None,
     },
     Layer { name: "fanin-doctor", internal: &["fanin-net", "fanin-control", "fanin-comm"], internal_dev: &[], external: None },
+    // What the program says, and the part of it that simulates, which is built before the rest of a fresh clone.
+    Layer { name: "fanin-terminal", internal: &[], internal_dev: &[], external: Some(&["tracing", "tracing-subscriber"]) },
+    Layer {
+        name: "fanin-simulate",
+        internal: &["fanin-operator", "fanin-pictures", "fanin-plan", "fanin-terminal"],
+        internal_dev: &[],
+        external: None,
+    },
     // Data of workloads: neither protocols nor drivers.
     Layer { name: "fanin-workload", internal: &["fanin-core"], internal_dev: &[], external: None },
     Layer { name: "fanin-fabric", internal: &["fanin-core", "fanin-plan"], internal_dev: &["fanin-sim"], external: Some(&["serde"]) },

@@ -125,6 +125,10 @@ impl System {
 }
 
 impl Facts for A2tpParameters {
+    fn limit_aggregating(&mut self, count: u32) {
+        self.aggregating = count;
+    }
+
     fn unit_of(&self, field: &str, is_float: bool) -> Unit {
         // Packets, as many as one likes.
         if field == "priority" { Unit::Plain } else { unit_of(field, is_float) }

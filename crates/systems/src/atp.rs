@@ -85,6 +85,10 @@ impl System {
 }
 
 impl Facts for AtpParameters {
+    fn limit_aggregating(&mut self, count: u32) {
+        self.aggregating = count;
+    }
+
     fn servers(&self) -> u32 {
         1
     }
@@ -141,7 +145,7 @@ impl Facts for AtpParameters {
 }
 
 impl Nodes for AtpParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 9, draw: campaign });
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 9, stream: 9, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map)

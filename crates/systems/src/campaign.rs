@@ -1,16 +1,26 @@
 //! What campaigns of random runs need to know of a system: how its jobs are drawn, and about what they ask of a network. Drawing only makes
 //! jobs differ; what is asked of a network decides how long they are given.
 
-use fanin_core::{ElementOp, NetworkMap, NodeId};
+use fanin_core::{ElementOp, NetworkMap, NodeId, Operator};
 
 use crate::draw::Draw;
 use crate::system::System;
 
+/// How a system is drawn that every job may have at first; of these jobs, others' [`Campaign`]s make theirs.
+#[derive(Clone, Copy, Debug)]
+pub struct First {
+    /// Its place among them.
+    pub place: u64,
+    /// Draws its parameters, for a job with this element type and operator, which it may change.
+    pub draw: fn(&mut Draw, &mut ElementOp) -> System,
+}
+
 /// How jobs of a system are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// The number of the stream that choices come from: a system's own, so that its draws change no other's. Systems draw in the order of
-    /// these numbers.
+    /// When: systems draw one after the other, in the order of these numbers.
+    pub order: u64,
+    /// The number of the stream that choices come from: a system's own, so that its draws change no other's.
     pub stream: u64,
     /// Makes some of these jobs jobs of the system: all, where only such are wanted.
     pub draw: fn(&mut Draw, &NetworkMap, &mut [DrawnJob], Option<&str>),
@@ -67,6 +77,13 @@ pub struct Load {
     pub queued: u64,
     /// How long switches and leaders may hold a packet, in ps.
     pub held_ps: u64,
+}
+
+/// Some jobs average: the switch divides, or the leader.
+pub(crate) fn averaging(draw: &mut Draw, op: &mut ElementOp) {
+    if op.dtype.is_float() && op.operator == Operator::Sum && draw.percent(25) {
+        op.operator = Operator::Avg;
+    }
 }
 
 impl Load {

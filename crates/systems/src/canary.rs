@@ -8,13 +8,14 @@ use fanin_protocols::canary::{self, CanarySwitchConfig, CanaryWorkerConfig, Cloc
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::campaign::{JobSize, Load};
+use crate::campaign::{Campaign, First, JobSize, Load};
 use crate::config::{BuildError, JobSpec, UNLIMITED};
 use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, UNRELIABLE, key_of};
 use crate::layout::leaf_of;
 use crate::system::System;
 use fan_in::FanIns;
 
+mod campaign;
 mod fan_in;
 mod parameters;
 
@@ -125,6 +126,9 @@ impl Facts for CanaryParameters {
 }
 
 impl Nodes for CanaryParameters {
+    const FIRST: Option<First> = Some(First { place: 3, draw: campaign::first });
+    const CAMPAIGNS: &[Campaign] = campaign::CAMPAIGNS;
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)
     }

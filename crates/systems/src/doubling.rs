@@ -77,7 +77,7 @@ impl Facts for DoublingParameters {
 }
 
 impl Nodes for DoublingParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 43, draw: campaign });
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 43, stream: 43, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, _map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, self)

@@ -53,7 +53,7 @@ impl Facts for ExchangeParameters {
 }
 
 impl Nodes for ExchangeParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 51, draw: campaign });
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 51, stream: 51, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         let (count, most) = (spec.hosts.len(), ExchangeWorkerConfig::<P::Op>::WORKERS_MAX);

@@ -7,8 +7,8 @@ use fanin_core::payload::Sparsity;
 use fanin_core::{CollectiveKind, JobNodes, NetworkMap, NodeId, Payload, SharedNode};
 
 use crate::any::AnyNode;
-use crate::campaign::{Campaign, JobSize, Load};
-use crate::config::{BuildError, JobSpec};
+use crate::campaign::{Campaign, First, JobSize, Load};
+use crate::config::{BuildError, JobSpec, StepParameters};
 
 /// A key of a job, whether something uses it, and what it lacks otherwise.
 pub type KeyUse = (&'static str, bool, &'static str);
@@ -122,6 +122,14 @@ pub trait Facts: Debug {
 
     /// The share of these indices from now on; nothing where vectors are not sparse.
     fn set_density(&mut self, _share: f64) {}
+
+    /// What steps cost its hosts; `None` where it has none, or none that cost anything.
+    fn steps_mut(&mut self) -> Option<&mut StepParameters> {
+        None
+    }
+
+    /// At most so many switches aggregate from now on; nothing where a system does not choose which.
+    fn limit_aggregating(&mut self, _count: u32) {}
 
     /// The slowest of the workers' links has this rate: parameters that are stated for one rate follow it, but for those that were given, by
     /// their keys in plans.
@@ -259,8 +267,14 @@ pub(crate) fn two_windows(window: u32) -> u64 {
 
 /// How a system's nodes are laid on a network.
 pub(crate) trait Nodes: Facts {
-    /// How campaigns draw its jobs; `None` where what draws the others' draws them, too.
-    const CAMPAIGN: Option<Campaign> = None;
+    /// How campaigns draw it as what every job may have at first; `None` of most systems, whose jobs are made of those.
+    const FIRST: Option<First> = None;
+
+    /// The system, of those with a [`Nodes::FIRST`], of whose jobs campaigns make its jobs, where it is only one.
+    const MADE_OF: Option<&'static str> = None;
+
+    /// How campaigns draw its jobs from what there is; nothing where what draws the others' draws them, too.
+    const CAMPAIGNS: &[Campaign] = &[];
 
     /// The job's own nodes.
     ///

@@ -147,7 +147,7 @@ impl Facts for FlareParameters {
 }
 
 impl Nodes for FlareParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 42, draw: campaign });
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 42, stream: 42, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)

@@ -87,7 +87,7 @@ systems!(parameters);
 
 pub use any::{AnyHeader, AnyNode};
 pub use build::{build, check_operator, shared};
-pub use campaign::{Campaign, DrawnJob, JobSize, Load};
+pub use campaign::{Campaign, DrawnJob, First, JobSize, Load};
 pub use collectives::check_collective;
 pub use config::{BuildError, JobSpec, RingOrder, StepParameters, UNLIMITED};
 pub use congestion::{CongestionParameters, CongestionRule};

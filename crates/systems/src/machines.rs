@@ -71,6 +71,10 @@ impl Default for MachinesParameters {
 }
 
 impl Facts for MachinesParameters {
+    fn steps_mut(&mut self) -> Option<&mut StepParameters> {
+        (self.algorithm != AlgorithmRule::ParallelNetReduce).then_some(&mut self.steps)
+    }
+
     fn key_of<'a>(&self, field: &'a str) -> &'a str {
         congestion::key_of(field)
     }
@@ -106,7 +110,7 @@ impl Facts for MachinesParameters {
 }
 
 impl Nodes for MachinesParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 13, draw: campaign });
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 13, stream: 13, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)

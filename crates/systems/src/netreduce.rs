@@ -156,7 +156,7 @@ impl Facts for NetReduceParameters {
 }
 
 impl Nodes for NetReduceParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 11, draw: campaign });
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 11, stream: 11, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)

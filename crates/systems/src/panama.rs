@@ -47,7 +47,8 @@ impl Facts for PanamaParameters {
 }
 
 impl Nodes for PanamaParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 10, draw: campaign });
+    const MADE_OF: Option<&'static str> = Some("tree");
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 10, stream: 10, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self.trees, self.window_initial)

@@ -71,7 +71,7 @@ impl Facts for PsParameters {
 }
 
 impl Nodes for PsParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 37, draw: campaign });
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 37, stream: 37, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)

@@ -94,6 +94,10 @@ impl<P: Payload + ?Sized> AnyNode<P> {
 }
 
 impl Facts for RinaParameters {
+    fn steps_mut(&mut self) -> Option<&mut StepParameters> {
+        Some(&mut self.steps)
+    }
+
     fn unit_of(&self, field: &str, is_float: bool) -> Unit {
         if field == "full_speed_bps" { Unit::RateOrNone } else { unit_of(field, is_float) }
     }
@@ -114,7 +118,7 @@ impl Facts for RinaParameters {
 }
 
 impl Nodes for RinaParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 14, draw: campaign });
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 14, stream: 14, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)

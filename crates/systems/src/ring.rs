@@ -1,14 +1,16 @@
 //! Ring allreduce: its parameters, and the nodes of a job, which are workers only.
 
-use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
+use fanin_core::{Address, ElementOp, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorkerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::campaign::{JobSize, Load};
+use crate::campaign::{First, JobSize, Load};
 use crate::config::{BuildError, JobSpec, RingOrder, StepParameters};
+use crate::draw::Draw;
 use crate::facts::{Facts, Nodes};
+use crate::system::System;
 
 pub(crate) use fanin_protocols::ring::RingWorker;
 pub(crate) use fanin_wire::ring::{LAYOUT, RingHeader};
@@ -27,6 +29,10 @@ pub struct RingParameters {
 }
 
 impl Facts for RingParameters {
+    fn steps_mut(&mut self) -> Option<&mut StepParameters> {
+        Some(&mut self.steps)
+    }
+
     fn divides(&self) -> bool {
         false
     }
@@ -45,6 +51,8 @@ impl Facts for RingParameters {
 }
 
 impl Nodes for RingParameters {
+    const FIRST: Option<First> = Some(First { place: 1, draw: first });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, _map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         ring(spec, self.order, self.barrier, self.steps)
     }
@@ -117,6 +125,14 @@ pub(crate) fn ring_workers<P: Payload + ?Sized>(
         workers.push(RingWorker::new(config));
     }
     Ok(workers)
+}
+
+fn first(draw: &mut Draw, _op: &mut ElementOp) -> System {
+    System::Ring(RingParameters {
+        order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]),
+        barrier: draw.percent(35),
+        steps: StepParameters::NONE,
+    })
 }
 
 #[cfg(test)]

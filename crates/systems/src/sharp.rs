@@ -117,7 +117,8 @@ impl Facts for SharpParameters {
 }
 
 impl Nodes for SharpParameters {
-    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 12, draw: campaign });
+    const MADE_OF: Option<&'static str> = Some("tree");
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 12, stream: 12, draw: campaign }];
 
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)

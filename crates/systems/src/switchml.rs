@@ -9,9 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::any::{AnyNode, resend_gap};
 use crate::build::reliability;
+use crate::campaign::{First, averaging};
 use crate::config::{BuildError, JobSpec};
+use crate::draw::Draw;
 use crate::facts::{AggregatorUse, Facts, Nodes};
 use crate::layout::{self, Members, TreeLayout, TreePlace, leaf_of};
+use crate::system::System;
 
 pub(crate) use fanin_protocols::switchml::{SwitchMlSwitch, SwitchMlWorker};
 pub(crate) use fanin_wire::switchml::{LAYOUT, SwitchMlHeader};
@@ -62,6 +65,8 @@ impl Facts for SwitchMlParameters {
 }
 
 impl Nodes for SwitchMlParameters {
+    const FIRST: Option<First> = Some(First { place: 2, draw: drawn_first });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self.fixed_point)
     }
@@ -226,6 +231,12 @@ impl AnyNode<[u8]> {
         }
         true
     }
+}
+
+fn drawn_first(draw: &mut Draw, op: &mut ElementOp) -> System {
+    let system = System::SwitchMl(SwitchMlParameters { fixed_point: *op == ElementOp::F32_SUM && draw.percent(50) });
+    averaging(draw, op);
+    system
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::any::AnyNode;
-use crate::campaign::{Campaign, JobSize, Load};
-use crate::config::{BuildError, JobSpec};
+use crate::campaign::{Campaign, First, JobSize, Load};
+use crate::config::{BuildError, JobSpec, StepParameters};
 use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, Unit};
 
 /// The systems.
@@ -107,10 +107,27 @@ macro_rules! listed {
 
             /// How campaigns draw jobs of all systems, in the order in which they do.
             pub fn campaigns() -> Vec<Campaign> {
-                let all = [$(<crate::$module::$Parameters as Nodes>::CAMPAIGN),*];
-                let mut campaigns: Vec<Campaign> = all.into_iter().flatten().collect();
-                campaigns.sort_by_key(|campaign| campaign.stream);
+                let mut campaigns: Vec<Campaign> = [$(<crate::$module::$Parameters as Nodes>::CAMPAIGNS),*].concat();
+                campaigns.sort_by_key(|campaign| campaign.order);
                 campaigns
+            }
+
+            /// Of whose jobs campaigns make those of a system, by names; of its own where it is drawn at first.
+            pub fn made_of(name: &str) -> Option<&'static str> {
+                match name {
+                    $($name => <crate::$module::$Parameters as Nodes>::MADE_OF.or(
+                        <crate::$module::$Parameters as Nodes>::FIRST.map(|_| $name)
+                    ),)*
+                    _ => None,
+                }
+            }
+
+            /// The systems that every job of a campaign may have at first, by name, in the order of their places.
+            pub fn firsts() -> Vec<(&'static str, First)> {
+                let all = [$(<crate::$module::$Parameters as Nodes>::FIRST.map(|first| ($name, first))),*];
+                let mut firsts: Vec<(&str, First)> = all.into_iter().flatten().collect();
+                firsts.sort_by_key(|(_, first)| first.place);
+                firsts
             }
         }
     };
@@ -166,6 +183,18 @@ impl System {
     #[must_use]
     pub fn at_density(mut self, share: f64) -> Self {
         self.facts_mut().set_density(share);
+        self
+    }
+
+    /// What steps cost its hosts, where they can.
+    pub fn steps_mut(&mut self) -> Option<&mut StepParameters> {
+        self.facts_mut().steps_mut()
+    }
+
+    /// The same where at most so many switches aggregate; nothing changes where a system does not choose which.
+    #[must_use]
+    pub fn limit_aggregating(mut self, count: u32) -> Self {
+        self.facts_mut().limit_aggregating(count);
         self
     }
 

@@ -1,10 +1,12 @@
 //! Static reduction trees: their parameters, and the nodes of a job.
 
-use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed};
+use fanin_core::{Address, ElementOp, JobNodes, NetworkMap, NodeId, Payload, Placed};
 use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
+use crate::campaign::First;
 use crate::config::{BuildError, JobSpec};
+use crate::draw::Draw;
 use crate::facts::{Facts, Nodes};
 use crate::order::SumOrder;
 use crate::system::System;
@@ -60,6 +62,8 @@ impl Facts for TreeParameters {
 }
 
 impl Nodes for TreeParameters {
+    const FIRST: Option<First> = Some(First { place: 0, draw: first });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self.trees)
     }
@@ -77,6 +81,13 @@ fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, trees
         |SwitchOnTrees { at, config, first, far }| Placed { at, node: AnyNode::TreeSwitch(TreeSwitch::new(config).with_far(first, far)) };
     let others = trees.switches.into_iter().map(node).collect();
     Ok(JobNodes { workers, others })
+}
+
+fn first(draw: &mut Draw, _op: &mut ElementOp) -> System {
+    let trees = draw.between(1, 4) as u32;
+    // Drawn apart, so that everything else of a seed stays as it was before there was this.
+    let is_fixed = Draw::new(draw.clone().bits(), 0x0d3d).percent(25);
+    System::Tree(TreeParameters { trees, sum_order: if is_fixed { SumOrder::Fixed } else { SumOrder::Arrival } })
 }
 
 #[cfg(test)]

@@ -77,13 +77,13 @@ impl Inbox {
                 }
             }
             if abrupt.load(Ordering::Relaxed) {
-                crate::output::leave(0);
+                fanin_terminal::output::leave(0);
             }
             orphaned.store(true, Ordering::Relaxed);
             drop(tell);
             notify();
             thread::sleep(ORPHAN_LIMIT);
-            crate::output::leave(1);
+            fanin_terminal::output::leave(1);
         });
         inbox
     }

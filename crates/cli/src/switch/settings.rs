@@ -9,7 +9,7 @@ use fanin_daemon::DaemonConfig;
 use fanin_plan::units::{bytes_of, bytes_text, microseconds_of};
 
 use super::SwitchArgs;
-use crate::log::LogFormat;
+use fanin_terminal::log::LogFormat;
 
 /// Where a switch listens by default: processes of this machine find it there, and nobody else.
 const LISTEN: &str = "127.0.0.1:7700";

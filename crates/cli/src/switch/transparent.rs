@@ -18,9 +18,9 @@ use fanin_transparent::{Ended, Odd, RdmaRing, RdmaStatistics, ServiceConfig, Ser
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::SwitchArgs;
-use crate::log::LogFormat;
 use crate::quantities;
 use crate::trace;
+use fanin_terminal::log::LogFormat;
 
 /// What can be set with `--transparent`.
 #[derive(Args, Clone, Debug, Default)]

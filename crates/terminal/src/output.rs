@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use fanin_daemon::lines::Lines;
+use crate::lines::Lines;
 
 /// How long a program waits at its end for a slow reader of its last words.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -17,15 +17,21 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Why a result could not be written.
 static FAILED: OnceLock<String> = OnceLock::new();
 
+/// Writes a part of a result to standard output: [`result`](crate::output::result).
+#[macro_export]
 macro_rules! print {
     ($($argument:tt)*) => { $crate::output::result(format_args!($($argument)*)) };
 }
 
+/// Writes a line of a result to standard output: [`result`](crate::output::result).
+#[macro_export]
 macro_rules! println {
     () => { $crate::output::result(format_args!("\n")) };
     ($($argument:tt)*) => { $crate::output::result(format_args!("{}\n", format_args!($($argument)*))) };
 }
 
+/// Writes a line for people to standard error: [`remark`](crate::output::remark).
+#[macro_export]
 macro_rules! eprintln {
     () => { $crate::output::remark(format_args!("")) };
     ($($argument:tt)*) => { $crate::output::remark(format_args!($($argument)*)) };

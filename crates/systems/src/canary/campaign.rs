@@ -1,14 +1,24 @@
-//! What is drawn of Canary: timeouts, arrays of descriptors, what is done about losses.
+//! What campaigns draw of Canary: timeouts, arrays of descriptors, what is done about losses.
 
-use fanin_systems::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement, System};
+use fanin_core::{ElementOp, NetworkMap};
 
-use crate::recipe::JobRecipe;
-use fanin_systems::Draw;
+use super::parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
+use crate::campaign::{Campaign, DrawnJob, averaging};
+use crate::draw::Draw;
+use crate::system::System;
 
-/// A job's parameters.
-pub(super) fn parameters(draw: &mut Draw) -> CanaryParameters {
+/// Each from a stream of its own, in this order, and before jobs become others'.
+pub(super) const CAMPAIGNS: &[Campaign] = &[
+    Campaign { order: 0, stream: 8, draw: adaptive_timeouts },
+    Campaign { order: 1, stream: 47, draw: uneven_timeouts },
+    Campaign { order: 2, stream: 46, draw: tables },
+    Campaign { order: 3, stream: 48, draw: duties },
+];
+
+/// A job's parameters, and whether it averages.
+pub(super) fn first(draw: &mut Draw, op: &mut ElementOp) -> System {
     let lives_short = draw.percent(30);
-    CanaryParameters {
+    let system = System::Canary(CanaryParameters {
         timeout_ps: draw.scaled(1_000, 100_000_000),
         descriptors: draw.scaled(1, 4_096) as u32,
         placement: *draw.pick(&[Placement::Hash, Placement::Static]),
@@ -18,11 +28,13 @@ pub(super) fn parameters(draw: &mut Draw) -> CanaryParameters {
         // Longer than four times the longest `rto_min` of a draw, and shorter than most waits.
         lifetime_ps: if lives_short { draw.scaled(800_000_000, 4_000_000_000) } else { 0 },
         ..CanaryParameters::default()
-    }
+    });
+    averaging(draw, op);
+    system
 }
 
 /// Switches of some of Canary's jobs adapt their timeouts.
-pub(super) fn adaptive_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+fn adaptive_timeouts(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], _only: Option<&str>) {
     for job in jobs {
         if let System::Canary(parameters) = &mut job.system
             && draw.percent(40)
@@ -35,7 +47,7 @@ pub(super) fn adaptive_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
 }
 
 /// Timers of some of Canary's jobs are found by scans, or are not the same everywhere.
-pub(super) fn uneven_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+fn uneven_timeouts(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], _only: Option<&str>) {
     for job in jobs {
         if let System::Canary(parameters) = &mut job.system {
             let mut some_ps = |percent| if draw.percent(percent) { Some(draw.scaled(10_000, 20_000_000)) } else { None };
@@ -46,7 +58,7 @@ pub(super) fn uneven_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
 }
 
 /// Switches of half of Canary's jobs know their fan-in; some jobs have one leader, or leaders that are drawn, or leaders that take their time.
-pub(super) fn duties(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+fn duties(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], _only: Option<&str>) {
     for job in jobs {
         let workers = job.hosts.len() as u64;
         if let System::Canary(parameters) = &mut job.system {
@@ -63,7 +75,7 @@ pub(super) fn duties(draw: &mut Draw, jobs: &mut [JobRecipe]) {
 
 /// Blocks of some of Canary's jobs have two places to choose from; most jobs share the arrays of their switches with the others, which are
 /// short, so that collisions among jobs are the rule.
-pub(super) fn tables(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+fn tables(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], _only: Option<&str>) {
     let (descriptors, placement) = (draw.scaled(1, 300) as u32, *draw.pick(&[Placement::Hash, Placement::TwoPlaces]));
     for job in jobs {
         if let System::Canary(parameters) = &mut job.system {
