@@ -142,7 +142,7 @@ impl Topology {
         let mut frontier = BinaryHeap::from([Reverse((0, target.0))]);
         while let Some(Reverse((cost, node))) = frontier.pop() {
             let node = NodeId(node);
-            if cost > costs[node.index()] || self.map.is_host(node) && node != target {
+            if cost > costs[node.index()] {
                 continue;
             }
             for next in self.map.neighbours(node) {
@@ -155,7 +155,10 @@ impl Topology {
                 let through = cost.saturating_add(cable.cost);
                 if through < costs[next.node.index()] {
                     costs[next.node.index()] = through;
-                    frontier.push(Reverse((through, next.node.0)));
+                    // Hosts do not forward, and they are most of the nodes.
+                    if !self.map.is_host(next.node) {
+                        frontier.push(Reverse((through, next.node.0)));
+                    }
                 }
             }
         }
