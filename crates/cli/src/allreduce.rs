@@ -38,6 +38,12 @@ pub struct AllreduceArgs {
     /// Where rank 0 listens if there is no switch, HOST:PORT.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "switch")]
     pub rendezvous: Option<String>,
+    /// The manager of a fabric of several switches, HOST:PORT, in place of one switch.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["switch", "rendezvous"])]
+    pub fabric: Option<String>,
+    /// The system that sums, with --fabric: canary, tree, switchml, rina, atp, a2tp, ring, ..., or auto.
+    #[arg(long, value_name = "NAME")]
+    pub system: Option<String>,
     /// Message sizes: one, a list (`4B,64KiB,1MiB`), or a range that doubles (`4B..256MiB`). Those of reduce-scatter and all-gather are
     /// rounded up to the same number of elements, one or more, for every rank.
     #[arg(long, value_name = "SIZES", default_value = "4B..64MiB")]
@@ -204,13 +210,16 @@ pub fn run(args: &AllreduceArgs) -> Result<()> {
 /// This process's part, where it is one rank; `None` where it is to start all of them.
 fn config(args: &AllreduceArgs) -> Result<Option<Config>> {
     let own = |name: &str| std::env::var(name).ok();
+    let places = args.switch.is_some() || args.rendezvous.is_some() || args.fabric.is_some();
     let mut config = match (args.rank, args.world) {
         // What is not said on the command line is as the environment says.
         (Some(rank), Some(world)) => Config::from_variables(|name| match name {
             "FANIN_RANK" => Some(rank.to_string()),
             "FANIN_WORLD" => Some(world.to_string()),
-            "FANIN_SWITCH" if args.switch.is_some() || args.rendezvous.is_some() => args.switch.clone(),
-            "FANIN_RENDEZVOUS" if args.rendezvous.is_some() => args.rendezvous.clone(),
+            "FANIN_SWITCH" if places => args.switch.clone(),
+            "FANIN_RENDEZVOUS" if places => args.rendezvous.clone(),
+            "FANIN_FABRIC" if places => args.fabric.clone(),
+            "FANIN_SYSTEM" if args.system.is_some() => args.system.clone(),
             "FANIN_JOB" => own(name).or_else(|| Some("bench".into())),
             name => own(name),
         })?,
@@ -231,7 +240,7 @@ fn config(args: &AllreduceArgs) -> Result<Option<Config>> {
 fn conduct(args: &AllreduceArgs) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut place = args.rendezvous.clone();
-    if args.switch.is_none() && place.is_none() {
+    if args.switch.is_none() && args.fabric.is_none() && place.is_none() {
         // Rank 0 listens where the kernel has just found a free port.
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).context("no free port on 127.0.0.1")?;
         place = Some(free.to_string());
@@ -245,6 +254,11 @@ fn conduct(args: &AllreduceArgs) -> Result<()> {
             (None, Some(place)) => command.args(["--rendezvous", place]),
             (None, None) => &mut command,
         };
+        for (value, flag) in [(&args.fabric, "--fabric"), (&args.system, "--system")] {
+            if let Some(value) = value {
+                command.args([flag, value]);
+            }
+        }
         command.args(["--sizes", &args.sizes, "--dtype", args.dtype.name(), "--timeout", &args.timeout.to_string()]);
         if let Some(op) = args.op {
             command.args(["--op", op.name()]);

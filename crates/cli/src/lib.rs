@@ -19,6 +19,7 @@
 //! | `link` | `fanin bench link`: what a link carries, the yardstick for collectives over it |
 //! | `operator` | `fanin operator`: reductions of one's own, checked and measured |
 //! | `switch` | `fanin switch`: the software switch as a service |
+//! | `manager` | `fanin manager`: where ranks meet that are hosts of a fabric |
 //! | `fabric_worker` | `fanin fabric-worker`: the process of one host of a fabric |
 //! | `demo` | `fanin demo`: real processes on this machine |
 //! | `testbed` | `fanin testbed`: a workload on a fabric of real switch and host processes |
@@ -37,6 +38,7 @@ mod fabric_worker;
 mod generate;
 mod import;
 mod link;
+mod manager;
 mod model;
 mod operator;
 mod planner;
@@ -78,6 +80,7 @@ Examples:
   fanin demo --loss 0.01
   fanin operator check examples/operators/log_sum_exp.wasm
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
+  fanin manager FABRIC.toml --listen 0.0.0.0:7701
   fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml
   fanin bench sim
   fanin bench allreduce --workers 4 --sizes 4KiB,64MiB
@@ -112,6 +115,8 @@ enum Command {
     Operator(operator::OperatorCommand),
     /// Sum vectors for jobs of other processes, as a switch in the network would.
     Switch(Box<switch::SwitchArgs>),
+    /// Manage the switches of a fabric for jobs of other processes.
+    Manager(manager::ManagerArgs),
     /// Allreduce real tensors between real processes on this machine.
     Demo(demo::DemoArgs),
     /// Run a workload on a fabric of several real switches on this machine: losses, failures, background traffic.
@@ -155,8 +160,8 @@ where
     let arguments = Arguments::parse_from(arguments);
     // Nobody else handles signals of that kind here.
     fanin_operator::find_traps_by_signals();
-    // A switch logs more than the others, and in a form of its own.
-    if !matches!(arguments.command, Command::Switch(_)) {
+    // A service logs more than the others, and in a form of its own.
+    if !matches!(arguments.command, Command::Switch(_) | Command::Manager(_)) {
         log::begin("warn", LogFormat::Text, true);
     }
     output::finish(perform(&arguments.command))
@@ -181,6 +186,7 @@ fn perform(command: &Command) -> ExitCode {
         }
         Command::Operator(command) => return operator::run(command),
         Command::Switch(args) => return switch::run(args),
+        Command::Manager(args) => return manager::run(args),
         Command::Testbed(args) => return testbed::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
         Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),

@@ -22,6 +22,7 @@ use crate::link::{Link, Opened, Survival};
 use crate::lock::locked;
 use crate::meeting::{self, Wanted};
 use crate::path::datagrams::DatagramPath;
+use crate::path::fabric::{self, FabricPath};
 use crate::path::memory::MemoryPath;
 use crate::path::operators::Operators;
 use crate::path::{Path, PathReport};
@@ -86,6 +87,9 @@ impl Communicator {
                 PathReport::alone(),
             ));
         }
+        if matches!(config.meeting, Meeting::Fabric(_)) {
+            return Communicator::join_fabric(config);
+        }
         let joined = meeting::join(&config, Wanted::DENSE, &runner)?;
         let report = PathReport::of(&joined);
         let path = match joined.memory {
@@ -94,7 +98,7 @@ impl Communicator {
         };
         let survival = match (&runner, &path) {
             (Runner::Switch, Path::Memory(_)) => Survival::Memory,
-            (Runner::Switch, _) => Survival::Resume,
+            (Runner::Switch | Runner::Manager, _) => Survival::Resume,
             (Runner::Rank { .. }, _) => Survival::None,
         };
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
@@ -105,6 +109,28 @@ impl Communicator {
         tracing::info!(job = config.job, rank = config.rank, world = config.world, path = %report, "joined");
         let control = Some((link, thread));
         Ok(Communicator::build(config, path, control, joined.embedded, Some(joined.switch), report))
+    }
+
+    /// Joins a job at the manager of a fabric.
+    fn join_fabric(config: Config) -> Result<Self, CommError> {
+        let (_, op) = fabric::FIRST;
+        let wanted = fabric::system_of(&config, op);
+        let joined = meeting::fabric::join(&config, wanted, None, |place, admitted| fabric::enter(&config, place, admitted, op))?;
+        let meeting::fabric::Joined { opened, place, manager } = joined;
+        let mut path = FabricPath::new(&config, &place);
+        path.begin_with(&opened.admitted);
+        let report = PathReport::Fabric {
+            manager,
+            file: place.file.clone(),
+            host: place.name().to_owned(),
+            system: wanted.system.name(),
+            payload_bytes: opened.admitted.payload_bytes,
+            window: opened.admitted.window,
+        };
+        let (link, thread) = Link::start(&config, opened, Survival::Fabric, Runner::Manager)?;
+        link.set_waker(path.waker());
+        tracing::info!(job = config.job, rank = config.rank, world = config.world, path = %report, "joined");
+        Ok(Communicator::build(config, Path::Fabric(Box::new(path)), Some((link, thread)), None, Some(manager), report))
     }
 
     /// Joins the job that the environment describes: see [`Config::from_env`].
@@ -124,7 +150,11 @@ impl Communicator {
         report: PathReport,
     ) -> Self {
         let (link, thread) = control.unzip();
-        let traffic = if let Path::Datagrams(path) = &path { Some(path.traffic()) } else { None };
+        let traffic = match &path {
+            Path::Datagrams(path) => Some(path.traffic()),
+            Path::Fabric(path) => Some(path.traffic()),
+            Path::Memory(_) | Path::Alone(_) => None,
+        };
         let payload_bytes = if let Path::Datagrams(path) = &path { Some(path.payload_bytes()) } else { None };
         let engine = Mutex::new(Engine { path, next: 0, closed: false, scratch: Scratch::default() });
         let core = Arc::new(Core {
@@ -175,6 +205,7 @@ impl Communicator {
         let core = &self.core;
         let mut all = match core.engine.try_lock().as_deref() {
             Ok(Engine { path: Path::Datagrams(path), .. }) => path.statistics(),
+            Ok(Engine { path: Path::Fabric(path), .. }) => path.statistics(),
             _ => core.traffic.as_ref().map(|traffic| traffic.read()).unwrap_or_default(),
         };
         if let Some(sparse) = core.switch_traffic.get().map(|traffic| traffic.read()) {
@@ -519,7 +550,7 @@ impl Communicator {
             rank,
             world: members.len() as u32,
             job: format!("{}/{number}.{color}", self.job()),
-            meeting: self.switch.map_or(Meeting::Nowhere, |switch| Meeting::Switch(switch.to_string())),
+            meeting: self.meeting_of_groups(),
             unread: Vec::new(),
             ..self.core.config.clone()
         };
@@ -531,6 +562,15 @@ impl Communicator {
         // The switch in this process must outlive the parent.
         child.embedded = self.embedded.clone();
         Ok(Some(child))
+    }
+
+    /// Where groups of this communicator's ranks meet.
+    fn meeting_of_groups(&self) -> Meeting {
+        match (&self.core.config.meeting, self.switch) {
+            (Meeting::Fabric(manager), _) => Meeting::Fabric(manager.clone()),
+            (_, Some(switch)) => Meeting::Switch(switch.to_string()),
+            (_, None) => Meeting::Nowhere,
+        }
     }
 
     /// Ends the job for all ranks, also in the middle of a call: each gets an error with this text that names this rank.
@@ -551,6 +591,9 @@ impl Communicator {
             engine.next
         };
         if let Some(link) = &self.core.link {
+            if matches!(self.report, PathReport::Fabric { .. }) {
+                link.await_all(self.world(), self.core.config.timeout.min(LAST_ANSWERS));
+            }
             link.close(next);
         }
         if let Some(thread) = locked(&self.control).take() {
@@ -577,6 +620,8 @@ impl Communicator {
     }
 }
 
+/// How long a host of a fabric stays for those who may have lost its last packets.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// How often a rank that runs the switch looks whether the others have left.
 const LINGER_LOOK: Duration = Duration::from_millis(1);
 /// How long it stays where its user does not want to wait: the others shall hear why their job has failed.

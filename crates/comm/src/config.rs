@@ -11,10 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, WORLD_MAX};
-use fanin_core::units;
+use fanin_core::{CollectiveKind, units};
 use fanin_net::FaultPlan;
 use fanin_net::shm::Waiting;
 use fanin_operator::CustomOperator;
+use fanin_systems::System;
 use fanin_terminal::lines::Lines;
 
 use crate::lock::locked;
@@ -28,6 +29,8 @@ pub enum Meeting {
     Switch(String),
     /// At rank 0, which runs a switch in its own process and listens on `HOST:PORT`.
     Rendezvous(String),
+    /// At the manager of a fabric of several switches (`fanin manager`), `HOST:PORT`: every rank is a host of the fabric.
+    Fabric(String),
     /// Nowhere: there is only one rank.
     Nowhere,
 }
@@ -182,6 +185,10 @@ pub struct Config {
     pub sparse: SparsePath,
     /// Operators that the job brings along, the same at all ranks and in the same order: [`Communicator::operator`](crate::Communicator::operator).
     pub operators: Vec<CustomOperator>,
+    /// The system that sums in a fabric; by default the one that this version takes for the best.
+    pub system: Option<System>,
+    /// The host of the fabric that this process is; by default the one at its address.
+    pub fabric_host: Option<String>,
     /// Injected faults of what this rank sends by UDP, and the switch if it runs in this process: for tests and demonstrations.
     pub faults: FaultPlan,
     /// Where notices go.
@@ -211,6 +218,8 @@ impl Config {
             reproducible: false,
             sparse: SparsePath::Auto,
             operators: Vec::new(),
+            system: None,
+            fabric_host: None,
             faults: FaultPlan::default(),
             notices: Notices::default(),
             interrupt: Interrupt::default(),
@@ -298,8 +307,30 @@ impl Config {
             let choices = [("auto", SparsePath::Auto), ("switch", SparsePath::Switch), ("lists", SparsePath::Lists)];
             config.sparse = choose(name, &value, &choices)?;
         }
+        if let Some((name, value)) = first(&["FANIN_SYSTEM"]) {
+            config.system = Config::asked_system(name, &value)?;
+        }
+        config.fabric_host = first(&["FANIN_FABRIC_HOST"]).map(|(_, value)| value);
         config.check()?;
         Ok(config)
+    }
+
+    /// The system of this name as ranks in a fabric run it; `None` where there is none.
+    pub(crate) fn system_named(name: &str) -> Option<System> {
+        let system = System::all().into_iter().find(|system| system.name() == name)?;
+        let summed_whole = system.sparsity().is_none() && system.offers(CollectiveKind::Allreduce);
+        summed_whole.then(|| system.for_software())
+    }
+
+    /// A system by its name, or `auto`.
+    fn asked_system(what: &'static str, name: &str) -> Result<Option<System>, ConfigError> {
+        if name == "auto" {
+            return Ok(None);
+        }
+        Config::system_named(name).map(Some).ok_or_else(|| {
+            let names = System::names_of("or", |system| Config::system_named(system.name()).is_some());
+            ConfigError::Value { what, value: name.into(), expected: format!("auto, or a system that sums dense vectors: {names}") }
+        })
     }
 
     /// Whether ranks can wait so long for one another.
@@ -339,6 +370,31 @@ impl Config {
         if self.fixed_point && self.transport == Transport::Memory {
             return wrong("fixed_point", "true".into(), "false with shared memory, where floats are summed as floats".into());
         }
+        if !matches!(self.meeting, Meeting::Fabric(_)) {
+            let only = || "none without a fabric (FANIN_FABRIC): one switch sums by switchml".to_string();
+            if let Some(system) = &self.system {
+                return wrong("system", system.name().into(), only());
+            }
+            if let Some(host) = &self.fabric_host {
+                return wrong("fabric_host", host.clone(), "none without a fabric (FANIN_FABRIC)".into());
+            }
+        } else {
+            if self.transport == Transport::Memory {
+                return wrong("transport", "shm".into(), "auto or udp in a fabric, where each rank is a host of its own".into());
+            }
+            if self.fixed_point {
+                return wrong("fixed_point", "true".into(), "false in a fabric: its switches add floats".into());
+            }
+            if self.sparse == SparsePath::Switch {
+                return wrong("sparse", "switch".into(), "auto or lists in a fabric, where sparse vectors are gathered".into());
+            }
+            if !self.operators.is_empty() {
+                return wrong("operators", format!("{} of them", self.operators.len()), "none in a fabric of several switches".into());
+            }
+            if let Some(bind) = self.bind {
+                return wrong("bind", bind.to_string(), "none in a fabric: the fabric's file has the addresses of hosts".into());
+            }
+        }
         if self.fixed_point && self.reproducible {
             return wrong("fixed_point", "true".into(), "false where sums are reproducible: these are integers already".into());
         }
@@ -351,6 +407,13 @@ fn meeting(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>, w
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(value),
         _ => Err(ConfigError::Value { what: name, value, expected: "HOST:PORT".into() }),
     };
+    if let Some((name, value)) = first(&["FANIN_FABRIC"]) {
+        if let Some((other, place)) = first(&["FANIN_SWITCH", "FANIN_RENDEZVOUS"]) {
+            let expected = "none beside FANIN_FABRIC: ranks meet at one place".into();
+            return Err(ConfigError::Value { what: other, value: place, expected });
+        }
+        return Ok(Meeting::Fabric(address(name, value)?));
+    }
     if let Some((name, value)) = first(&["FANIN_SWITCH"]) {
         return Ok(Meeting::Switch(address(name, value)?));
     }
@@ -400,7 +463,7 @@ pub enum ConfigError {
         set: &'static str,
     },
     /// Several ranks do not know where to meet.
-    #[error("{world} ranks, but no place to meet: set FANIN_SWITCH=HOST:PORT, or FANIN_RENDEZVOUS=HOST:PORT of rank 0")]
+    #[error("{world} ranks, but no place to meet: set FANIN_SWITCH=HOST:PORT, FANIN_FABRIC=HOST:PORT of a fabric's manager, or FANIN_RENDEZVOUS=HOST:PORT of rank 0")]
     NoMeeting {
         /// How many.
         world: u32,

@@ -135,6 +135,7 @@ impl Core {
         engine.next = engine.next.wrapping_add(1);
         match (&mut engine.path, &self.link) {
             (Path::Memory(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
+            (Path::Fabric(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
             (Path::Datagrams(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
             (Path::Alone(operators), _) => alone::run(call, buffers, operators).map_err(|text| self.failed_alone(text)),
             (_, None) => Err(CommError::Closed { job: self.config.job.clone() }),

@@ -1,5 +1,6 @@
 //! The control connection of a running job: tells the switch that this rank is alive and what it is doing, and hears why a job has failed.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +27,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How long one attempt to reach a lost switch takes at most.
 const KNOCK_LIMIT: Duration = Duration::from_secs(2);
+/// What a rank tells the others that needs nothing of them any more.
+const DONE_KEY: &str = "done";
+
 /// How often a lost switch is tried again, and how often it is looked whether a call has taken the job up again.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -36,6 +40,8 @@ pub(crate) enum Survival {
     None,
     /// Vectors do not need the switch; only who dies is not noticed at once any more.
     Memory,
+    /// Vectors need the fabric's switches and not the manager; who dies is not noticed at once any more.
+    Fabric,
     /// It goes on where it was when the switch is there again.
     Resume,
 }
@@ -96,6 +102,8 @@ pub(crate) struct Link {
     /// What the rank is doing.
     current: Mutex<CallDescription>,
     finished_blocks: AtomicU64,
+    /// Ranks that need nothing of the others any more.
+    done: Mutex<BTreeSet<u32>>,
     /// Interrupts a caller that sleeps in its socket.
     waker: Mutex<Option<Waker>>,
 }
@@ -135,6 +143,7 @@ impl Link {
             closing: AtomicBool::new(false),
             current: Mutex::new(CallDescription::idle(0)),
             finished_blocks: AtomicU64::new(0),
+            done: Mutex::default(),
             waker: Mutex::new(None),
         });
         let mine = link.clone();
@@ -289,6 +298,16 @@ impl Link {
         locked(&self.writer).write_all(&encode(message))
     }
 
+    /// Tells the other ranks that this one needs nothing of them any more, and waits until all have said so, but not longer than `limit`: until
+    /// then a rank may ask this one for something that was lost.
+    pub(crate) fn await_all(&self, world: u32, limit: Duration) {
+        let _ = self.send(&ClientMessage::Share { key: DONE_KEY.into(), value: String::new() });
+        let start = Instant::now();
+        while !self.is_over() && start.elapsed() < limit && (locked(&self.done).len() as u64) < u64::from(world) && self.lost().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Says goodbye; the thread ends soon after. `next` is the number of the first operation that this rank has no part in.
     pub(crate) fn close(&self, next: u32) {
         if !self.closing.swap(true, Ordering::AcqRel) {
@@ -386,8 +405,13 @@ impl Link {
             }
             thread::sleep(RETRY);
         }
-        if self.survival == Survival::Memory {
-            self.notices.tell(&format!("job {:?}: goes on in shared memory without the switch", self.job));
+        let without = match self.survival {
+            Survival::Memory => Some("in shared memory without the switch"),
+            Survival::Fabric => Some("in the fabric without its manager"),
+            _ => None,
+        };
+        if let Some(without) = without {
+            self.notices.tell(&format!("job {:?}: goes on {without}", self.job));
         } else if !self.is_over() {
             self.fail(failure());
         }
@@ -437,6 +461,7 @@ impl Link {
                     let seconds = after_ms as f64 / 1e3;
                     self.notices.tell(&format!("job {:?}: the switch shuts down in {seconds:.1} s", self.job));
                 }
+                Ok(Some(SwitchMessage::Shared { rank, key, .. })) if key == DONE_KEY => drop(locked(&self.done).insert(rank)),
                 Ok(Some(_)) => {}
                 // Rank 0 does not wait for ever for those who have not left.
                 Err(ClientError::Failed(Failed { kind: FailureKind::Shutdown, text, .. })) if self.runner.is_rank() => {

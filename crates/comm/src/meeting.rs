@@ -1,5 +1,7 @@
 //! How the ranks of a job find each other: by a switch, or by one that rank 0 runs in its own process; and whether they share memory.
 
+pub(crate) mod fabric;
+
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -87,7 +89,7 @@ pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<J
     let (text, whom) = match &config.meeting {
         Meeting::Switch(text) => (text, "the switch"),
         Meeting::Rendezvous(text) => (text, "rank 0"),
-        Meeting::Nowhere => return Err(crate::ConfigError::NoMeeting { world: config.world }.into()),
+        Meeting::Fabric(_) | Meeting::Nowhere => return Err(crate::ConfigError::NoMeeting { world: config.world }.into()),
     };
     let address = resolve(text, deadline)?;
     let embedded = match &config.meeting {
@@ -100,7 +102,7 @@ pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<J
     let mut talk = Talk::new(config, stream, deadline, (address, runner));
     talk.switch_instance = wanted.switch_instance;
     talk.say(&ClientSession::greeting(SOFTWARE))?;
-    let join = request(config, wanted, &socket, address);
+    let join = request(config, wanted, socket.local_address(), address);
     talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
     let admitted = talk.until_admitted()?;
     let memory = talk.share_memory(&admitted)?;
@@ -296,14 +298,15 @@ fn open_socket(ip: IpAddr, nearby: bool) -> Result<Socket, CommError> {
         .map_err(|error| CommError::System { what: "the socket for vectors".into(), reason: error.to_string() })
 }
 
-fn request(config: &Config, wanted: Wanted, socket: &Socket, switch: SocketAddr) -> Join {
+fn request(config: &Config, wanted: Wanted, data: SocketAddr, switch: SocketAddr) -> Join {
     Join {
         job: config.job.clone(),
         rank: config.rank,
         world: config.world,
-        data: socket.local_address(),
+        data,
         host: host_id(),
-        path_datagram_bytes: path_datagram_bytes(socket.local_address().ip(), switch),
+        node: None,
+        path_datagram_bytes: path_datagram_bytes(data.ip(), switch),
         wish: JobWish {
             system: wanted.system,
             payload_bytes: config.payload_bytes,
@@ -398,7 +401,7 @@ impl<'a> Talk<'a> {
         let local = self.stream.local_addr().map_err(CommError::system("the control connection"))?;
         let socket = open_socket(self.config.bind.unwrap_or_else(|| local.ip()), false)?;
         self.say(&ClientSession::greeting(SOFTWARE))?;
-        let mut join = request(self.config, Wanted::DENSE, &socket, address);
+        let mut join = request(self.config, Wanted::DENSE, socket.local_address(), address);
         // Blocks must be what they were.
         join.wish.payload_bytes = Some(resume.payload_bytes);
         join.resume = Some(resume.clone());
@@ -425,11 +428,18 @@ impl<'a> Talk<'a> {
 
     /// The next message.
     fn hear(&mut self) -> Result<SwitchMessage, CommError> {
-        let mut bytes = [0; 4 << 10];
         loop {
             if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {
                 return Ok(message);
             }
+            self.hear_more()?;
+        }
+    }
+
+    /// Waits for something to come.
+    fn hear_more(&mut self) -> Result<(), CommError> {
+        let mut bytes = [0; 4 << 10];
+        loop {
             if let (Some(wanted), Some(hello)) = (self.switch_instance, self.session.switch())
                 && wanted != hello.switch_instance
             {
@@ -458,7 +468,10 @@ impl<'a> Talk<'a> {
                     self.is_closed = true;
                     return Err(self.lost("it has closed the connection before the job began".into()));
                 }
-                Ok(count) => self.session.push(&bytes[..count]),
+                Ok(count) => {
+                    self.session.push(&bytes[..count]);
+                    return Ok(());
+                }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
                     self.is_closed = true;

@@ -12,6 +12,8 @@ use crate::error::CommError;
 pub(crate) enum Runner {
     /// `fanin switch`.
     Switch,
+    /// `fanin manager`, which knows the switches that sum.
+    Manager,
     /// Rank 0 of a job, in its own process.
     Rank {
         /// The job, where it is not the one that is told of: a group of ranks meets at the switch of the job that it was made of.
@@ -38,6 +40,7 @@ impl Runner {
     pub(crate) fn of_group(&self, job: &str, members: impl Iterator<Item = u32>) -> Runner {
         match self {
             Runner::Switch => Runner::Switch,
+            Runner::Manager => Runner::Manager,
             Runner::Rank { of, here } => Runner::Rank {
                 of: Some(of.clone().unwrap_or_else(|| job.to_owned())),
                 here: here.and_then(|here| members.zip(0..).find(|(member, _)| *member == here).map(|(_, rank)| rank)),
@@ -58,9 +61,9 @@ impl Runner {
     /// What is to be said where the switch at `address` is lost.
     pub(crate) fn lost(&self, address: SocketAddr, loss: &Loss) -> String {
         match (self, loss) {
-            (Runner::Switch, Loss::Closed(why)) => format!("the switch at {address} is lost: {why}"),
-            (Runner::Switch, Loss::Silent(seconds)) => {
-                format!("the switch at {address} is lost: nothing was heard of it for {seconds:.1} s")
+            (Runner::Switch | Runner::Manager, Loss::Closed(why)) => format!("{self} at {address} is lost: {why}"),
+            (Runner::Switch | Runner::Manager, Loss::Silent(seconds)) => {
+                format!("{self} at {address} is lost: nothing was heard of it for {seconds:.1} s")
             }
             (_, Loss::Closed(why)) => format!("{self}, which ran the switch at {address}, has ended: {why}"),
             (_, Loss::Silent(seconds)) => {
@@ -85,6 +88,7 @@ impl fmt::Display for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Runner::Switch => f.write_str("the switch"),
+            Runner::Manager => f.write_str("the manager of the fabric"),
             Runner::Rank { of: None, .. } => f.write_str("rank 0"),
             Runner::Rank { of: Some(job), here: None } => write!(f, "rank 0 of job {job:?}"),
             Runner::Rank { of: Some(job), here: Some(rank) } => write!(f, "rank 0 of job {job:?} (rank {rank} of this one)"),

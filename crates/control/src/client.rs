@@ -144,7 +144,7 @@ mod tests {
     use crate::message::Refusal;
 
     fn hello(version: u32) -> SwitchMessage {
-        SwitchMessage::Hello(SwitchHello { magic: MAGIC.into(), version, software: "fanin 9.9".into(), switch_instance: 4 })
+        SwitchMessage::Hello(SwitchHello { magic: MAGIC.into(), version, software: "fanin 9.9".into(), switch_instance: 4, fabric: None })
     }
 
     fn session(messages: &[SwitchMessage]) -> ClientSession {

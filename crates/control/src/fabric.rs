@@ -20,7 +20,8 @@ use fanin_systems::{AnyNode, BuildError, JobSpec, System, build, check_operator,
 use serde::{Deserialize, Serialize};
 
 use crate::call::Op;
-use crate::message::{Hello, SwitchHello};
+use crate::jobs::OpenJob;
+use crate::message::{Admitted, Hello, SwitchHello};
 
 /// The operation whose accumulators do for all others: halves are summed in twice their length.
 const WIDEST: PayloadOp = PayloadOp::BuiltIn(ElementOp { dtype: DType::F16, operator: Operator::Sum });
@@ -139,7 +140,58 @@ impl SwitchMemory {
 /// What a switch knows of a slot, beside its sums.
 const SLOT_STATE_BYTES: u64 = 64;
 
+/// What manager and ranks both know of a job of ranks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RanksJob {
+    job: u16,
+    system: System,
+    payload_bytes: u32,
+    window: u32,
+    patience_ms: u64,
+    seed: u64,
+}
+
+impl From<&OpenJob> for RanksJob {
+    fn from(open: &OpenJob) -> Self {
+        let OpenJob { job_id: job, system, payload_bytes, window, patience_ms, seed, .. } = *open;
+        RanksJob { job, system, payload_bytes, window, patience_ms, seed }
+    }
+}
+
+impl From<&Admitted> for RanksJob {
+    fn from(admitted: &Admitted) -> Self {
+        let Admitted { job_id: job, system, payload_bytes, window, patience_ms, seed, .. } = *admitted;
+        RanksJob { job, system, payload_bytes, window, patience_ms, seed }
+    }
+}
+
+/// Timeouts of a job of ranks: as on the testbed, where fabrics of software switches are at home.
+const RTO_INITIAL_US: u64 = 200_000;
+const RTO_MIN_US: u64 = 20_000;
+/// What a job of ranks waits for at least, in ms. Ranks know better how long a call may take, and end it first.
+const PATIENCE_MS_MIN: u64 = 600_000;
+
 impl JobAnnouncement {
+    /// The job that a manager has admitted, whose ranks are these hosts, by rank: what its switches are told, and what its ranks conclude.
+    pub fn of_ranks(admitted: &RanksJob, op: Op, hosts: Vec<u32>) -> Self {
+        JobAnnouncement {
+            job: admitted.job,
+            system: admitted.system,
+            op,
+            payload_bytes: admitted.payload_bytes,
+            window: admitted.window,
+            reliable: true,
+            rto_initial_us: RTO_INITIAL_US,
+            rto_min_us: RTO_MIN_US,
+            patience_ms: admitted.patience_ms.saturating_mul(2).max(PATIENCE_MS_MIN),
+            seed: admitted.seed,
+            hosts,
+            servers: Vec::new(),
+            operator: None,
+            kernel: None,
+        }
+    }
+
     /// What the job takes of a switch's memory at most, found out without taking any.
     ///
     /// # Errors

@@ -46,12 +46,12 @@ pub mod resume;
 
 pub use call::{CallDescription, CallKind, CustomCall, Op, Part, Signature};
 pub use client::{ClientError, ClientSession};
-pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, OperatorName, SwitchStatus};
+pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, OperatorName, RanksJob, SwitchStatus};
 pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
 pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob, PAYLOAD_STEP_BYTES};
 pub use message::{
-    Admitted, Attach, BlockRange, ClientMessage, Failed, FailureKind, Hello, HostId, JobWish, Join, OPERATORS_BYTES_MAX, OPERATORS_MAX,
-    OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState, Segment, Source, SwitchHello, SwitchMessage,
+    Admitted, Attach, BlockRange, ClientMessage, FABRIC_BYTES_MAX, FabricFile, Failed, FailureKind, Hello, HostId, JobWish, Join,
+    OPERATORS_BYTES_MAX, OPERATORS_MAX, OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState, Segment, Source, SwitchHello, SwitchMessage,
 };
 
 use fanin_core::Wire;

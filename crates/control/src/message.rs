@@ -111,6 +111,11 @@ pub enum SwitchMessage {
     },
 }
 
+/// The longest description of a fabric, in bytes.
+pub const FABRIC_BYTES_MAX: usize = 512 << 10;
+/// The longest name of a node of a fabric, in bytes.
+pub const NODE_BYTES_MAX: usize = 64;
+
 /// Operators that a job can bring along.
 pub const OPERATORS_MAX: usize = 4;
 /// The longest name of such an operator, in characters.
@@ -157,6 +162,18 @@ pub struct SwitchHello {
     pub software: String,
     /// A random number, another one each time that the switch is started.
     pub switch_instance: u64,
+    /// The fabric whose manager this is; a switch that sums by itself has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<FabricFile>,
+}
+
+/// A fabric's description, as ranks get it from its manager.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FabricFile {
+    /// The name of the file, for messages.
+    pub name: String,
+    /// What is in it, at most [`FABRIC_BYTES_MAX`] bytes.
+    pub text: String,
 }
 
 /// Tells ranks that share a host (and may map each other's memory) from others. What it consists of is the client's affair; two ranks
@@ -178,6 +195,9 @@ pub struct Join {
     pub data: SocketAddr,
     /// The host that it runs on.
     pub host: HostId,
+    /// The host of the fabric that it is, at the manager of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The longest datagram (without IP and UDP headers) that the path between rank and switch carries whole, in bytes.
     pub path_datagram_bytes: u32,
     /// What the job should be; the same at all ranks.
@@ -393,6 +413,9 @@ pub struct PeerInfo {
     pub host: HostId,
     /// Its UDP socket.
     pub address: SocketAddr,
+    /// The host of the fabric that it is, in a fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// Why a rank is not admitted.

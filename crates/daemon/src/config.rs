@@ -2,10 +2,22 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fanin_control::{JobsConfig, PATIENCE_MS_MAX};
+use fanin_control::{FABRIC_BYTES_MAX, FabricFile, JobsConfig, PATIENCE_MS_MAX};
+use fanin_fabric::Fabric;
 use fanin_net::FaultPlan;
+
+/// A fabric that is managed; equal to itself only.
+#[derive(Clone, Debug)]
+pub struct Managed(pub Arc<Fabric>);
+
+impl PartialEq for Managed {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 /// What a switch is started with.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,6 +33,8 @@ pub struct DaemonConfig {
     pub jobs: JobsConfig,
     /// Injected faults of what jobs send by UDP: for tests and demonstrations.
     pub faults: FaultPlan,
+    /// The fabric whose switches sum, where this is its manager: it sums nothing by itself, and opens no sockets for vectors.
+    pub fabric: Option<Managed>,
     /// A rank of this process whose socket says the same ([`fanin_net::SocketConfig::nearby`]) is reached through memory.
     pub nearby: bool,
 }
@@ -29,7 +43,25 @@ impl DaemonConfig {
     /// A switch with default limits at this address, without HTTP.
     pub fn new(listen: SocketAddr) -> Self {
         let jobs = JobsConfig { seed: fresh_seed(), ..JobsConfig::default() };
-        DaemonConfig { listen, http: None, data_ports: None, jobs, faults: FaultPlan::default(), nearby: false }
+        DaemonConfig { listen, http: None, data_ports: None, jobs, faults: FaultPlan::default(), fabric: None, nearby: false }
+    }
+
+    /// The manager of a fabric, which is described by `file`, at this address.
+    ///
+    /// # Errors
+    /// In words, where the description is too long to be told to ranks.
+    pub fn manager(listen: SocketAddr, fabric: Fabric, file: FabricFile) -> Result<Self, String> {
+        if file.text.len() > FABRIC_BYTES_MAX {
+            return Err(format!("{} has {} bytes: expected at most {FABRIC_BYTES_MAX}", file.name, file.text.len()));
+        }
+        let mut config = DaemonConfig::new(listen);
+        config.fabric = Some(Managed(Arc::new(fabric)));
+        config.jobs.fabric = Some(file);
+        // Switches look after their own memory.
+        config.jobs.memory_bytes_max = u64::MAX;
+        config.jobs.payload_bytes_max = FABRIC_PAYLOAD_BYTES_MAX;
+        config.jobs.window_bytes = FABRIC_WINDOW_BYTES;
+        Ok(config)
     }
 
     /// A switch inside of rank 0's process: for its own jobs, and gone with it.
@@ -48,6 +80,10 @@ impl DaemonConfig {
         Duration::from_millis(self.jobs.drain_ms)
     }
 }
+
+/// Packets of jobs in a fabric fit an Ethernet frame, and queues of 64 KiB and more hold a window.
+const FABRIC_PAYLOAD_BYTES_MAX: u32 = 1_408;
+const FABRIC_WINDOW_BYTES: u32 = 64 * FABRIC_PAYLOAD_BYTES_MAX;
 
 /// Connections of a switch inside of rank 0's process: more than descriptors that a process can have.
 const EMBEDDED_CONNECTIONS_MAX: usize = 1 << 20;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fanin_control::jobs::Phase;
-use fanin_control::{Action, ConnectionId, Jobs, Note, OpenJob, encode};
+use fanin_control::{Action, ConnectionId, JobAnnouncement, Jobs, Note, OpenJob, encode};
 use fanin_core::{DropReason, Suspect};
 use fanin_net::FaultPlan;
 use fanin_operator::CustomOperator;
@@ -22,6 +22,7 @@ use crate::clock::OwnClock;
 use crate::compile::{Compiled, Compiler};
 use crate::config::DaemonConfig;
 use crate::connection::{self, ConnectionEvent, Outbox, Shares};
+use crate::fabric::Switches;
 use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
 use crate::process::ProcessStatus;
@@ -47,6 +48,13 @@ struct WorkerEnded {
     reason: Option<String>,
 }
 
+/// Whether the switches of a fabric have taken a job.
+struct BegunInFabric {
+    job_id: u16,
+    instance: u64,
+    result: Result<(), String>,
+}
+
 pub(crate) struct Service {
     jobs: Jobs,
     listener: TcpListener,
@@ -55,6 +63,8 @@ pub(crate) struct Service {
     shares: Shares,
     compiler: Compiler,
     workers: JobWorkers,
+    /// The switches of the fabric that this manages, where it sums nothing by itself.
+    switches: Option<Switches>,
     /// Told to stop, and not ended yet; by instance, since job numbers are used again.
     ending: BTreeMap<u64, JobWorker>,
     /// Packets that did not fit their operation, when last looked at, by job.
@@ -68,6 +78,7 @@ pub(crate) struct Service {
     events: (connection::Events, mpsc::Receiver<(ConnectionId, ConnectionEvent)>),
     ended: (UnboundedSender<WorkerEnded>, UnboundedReceiver<WorkerEnded>),
     compiled: (UnboundedSender<Compiled>, UnboundedReceiver<Compiled>),
+    begun: (UnboundedSender<BegunInFabric>, UnboundedReceiver<BegunInFabric>),
     scrapes: mpsc::Receiver<Scrape>,
 }
 
@@ -93,6 +104,7 @@ impl Service {
             shares: Shares::default(),
             compiler: Compiler::default(),
             workers: JobWorkers::new(),
+            switches: config.fabric.map(|managed| Switches::new(managed.0)).transpose()?,
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
             ports: Ports::new(config.data_ports, config.nearby),
@@ -104,6 +116,7 @@ impl Service {
             events: mpsc::channel(EVENTS_WAITING),
             ended: mpsc::unbounded_channel(),
             compiled: mpsc::unbounded_channel(),
+            begun: mpsc::unbounded_channel(),
             scrapes,
         })
     }
@@ -131,6 +144,7 @@ impl Service {
                 Some((connection, event)) = self.events.1.recv() => self.on_event(connection, event),
                 Some(ended) = self.ended.1.recv() => self.on_worker_ended(ended),
                 Some(compiled) = self.compiled.1.recv() => self.on_compiled(compiled),
+                Some(begun) = self.begun.1.recv() => self.on_begun(begun),
                 command = commands.recv() => self.on_command(command.unwrap_or(Command::Stop)),
                 Some(scrape) = self.scrapes.recv() => drop(scrape.send(self.metrics())),
                 () = sleep_until(tick.unwrap_or(self.next_traffic)), if tick.is_some() => self.jobs.on_tick(self.now_ms()),
@@ -209,11 +223,15 @@ impl Service {
                     }
                 }
                 Action::Close(connection) => drop(self.outboxes.remove(&connection)),
+                Action::OpenJob(open) if self.switches.is_some() => self.begin_in_fabric(&open),
                 Action::OpenJob(open) if open.operators.is_empty() => self.open_job(&open, &[]),
                 Action::OpenJob(open) => self.compile(open),
                 Action::CloseJob { job_id } => {
                     self.mismatches.remove(&job_id);
                     self.compiler.forget(job_id);
+                    if let Some(switches) = &self.switches {
+                        switches.end(job_id);
+                    }
                     if let Some(worker) = self.workers.remove(&job_id) {
                         worker.stop();
                         self.ending.insert(worker.instance, worker);
@@ -257,6 +275,27 @@ impl Service {
             self.next_traffic = Instant::now() + TRAFFIC_INTERVAL;
         }
         self.jobs.on_opened(self.now_ms(), job_id, result);
+    }
+
+    /// All switches of the fabric are told of a job, without waiting for them.
+    fn begin_in_fabric(&mut self, open: &OpenJob) {
+        let Some(switches) = &self.switches else { return };
+        let (job_id, instance, tell) = (open.job_id, open.instance, self.begun.0.clone());
+        match switches.hosts(&open.nodes) {
+            Ok(hosts) => {
+                let announcement = JobAnnouncement::of_ranks(&open.into(), open.op, hosts);
+                // The service may have ended, and then nobody needs to be told.
+                switches.begin(announcement, Box::new(move |result| drop(tell.send(BegunInFabric { job_id, instance, result }))));
+            }
+            Err(text) => self.jobs.on_opened(self.now_ms(), job_id, Err(text)),
+        }
+    }
+
+    fn on_begun(&mut self, begun: BegunInFabric) {
+        // Nobody may wait for it any more, and another job may have its number.
+        if self.jobs.is_opening(begun.job_id, begun.instance) {
+            self.jobs.on_opened(self.now_ms(), begun.job_id, begun.result.map(|()| 0));
+        }
     }
 
     fn on_worker_ended(&mut self, ended: WorkerEnded) {

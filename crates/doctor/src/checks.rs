@@ -52,6 +52,7 @@ fn configuration(facts: &Facts) -> Finding {
 fn describe(config: &Config) -> String {
     let place = match &config.meeting {
         Meeting::Switch(text) => format!("meets the others at the switch {text}"),
+        Meeting::Fabric(text) => format!("meets the others at the manager of a fabric, {text}"),
         Meeting::Rendezvous(text) => format!("meets the others at rank 0, {text}"),
         Meeting::Nowhere => "alone".to_string(),
     };

@@ -35,7 +35,9 @@ pub fn look(given: Option<&str>) -> Facts {
     let rank = config.map_or(0, |config| config.rank);
     let answer = network::answer(&place, rank);
     let switch = answer.as_ref().and_then(|answer| answer.address);
-    let trial_at = answer.as_ref().filter(|answer| answer.is_switch()).and(switch);
+    // A manager sums nothing by itself, and hosts of its fabric may be taken.
+    let is_fabric = matches!(place, Meeting::Fabric(_));
+    let trial_at = answer.as_ref().filter(|answer| answer.is_switch() && !is_fabric).and(switch);
     Facts {
         route: switch.map(|switch| network::route(switch, bind)),
         path: switch.and_then(|switch| network::path(switch, bind)),

@@ -40,12 +40,14 @@ fn host_and_port(text: &str) -> (&str, &str) {
 fn switch(place: &Meeting, answer: &Answer) -> Finding {
     let (text, whom) = match place {
         Meeting::Switch(text) => (text.as_str(), "the switch"),
+        Meeting::Fabric(text) => (text.as_str(), "the manager of the fabric"),
         Meeting::Rendezvous(text) => (text.as_str(), "rank 0"),
         Meeting::Nowhere => ("", "nobody"),
     };
     let (host, port) = host_and_port(text);
     let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    let listen = if here { format!("fanin switch --listen {text}") } else { format!("on {host}: fanin switch --listen 0.0.0.0:{port}") };
+    let service = if matches!(place, Meeting::Fabric(_)) { "fanin manager FABRIC.toml" } else { "fanin switch" };
+    let listen = if here { format!("{service} --listen {text}") } else { format!("on {host}: {service} --listen 0.0.0.0:{port}") };
     let open = format!("on {host}: sudo ufw allow {port}/tcp   (or: sudo firewall-cmd --add-port={port}/tcp)");
     match &answer.kind {
         AnswerKind::Switch { software, round_trip } => {

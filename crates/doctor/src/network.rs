@@ -26,7 +26,7 @@ const USUAL_MTUS: [u32; 4] = [1_500, 1_450, 1_400, 1_280];
 /// Who answers where ranks meet. Rank 0 of a job without a switch listens there itself.
 pub fn answer(place: &Meeting, rank: u32) -> Option<Answer> {
     let (text, listens) = match place {
-        Meeting::Switch(text) => (text, false),
+        Meeting::Switch(text) | Meeting::Fabric(text) => (text, false),
         Meeting::Rendezvous(text) => (text, rank == 0),
         Meeting::Nowhere => return None,
     };

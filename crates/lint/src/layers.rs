@@ -78,6 +78,7 @@ const LAYERS: &[Layer] = &[
             "fanin-runtime",
             "fanin-control",
             "fanin-daemon",
+            "fanin-fabric",
             "fanin-terminal",
         ],
         internal_dev: &[],

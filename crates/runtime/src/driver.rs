@@ -93,6 +93,8 @@ pub(crate) struct Driver<N> {
     linger: Linger,
     /// Who looks at the counts from another thread, and when they are written down for it next.
     watch: Option<(Watch, Instant)>,
+    /// The job whose vectors are lent, where several have a worker here.
+    selected: Option<JobId>,
     /// What other threads ask of a node of a fabric.
     pub(crate) inbox: Option<Arc<Inbox<N>>>,
 }
@@ -161,13 +163,28 @@ impl<N: Node<[u8]>> Driver<N> {
             turns_behind: 0,
             linger: Linger::default(),
             watch: None,
+            selected: None,
             inbox: None,
         })
     }
 
-    /// The first job whose node has the role of this driver's own address: a worker, not the server of a job that lives beside it.
+    /// The job that was selected, or else the first one, whose node has the role of this driver's own address: a worker, not the server of a
+    /// job that lives beside it.
     fn first(&self) -> Option<usize> {
-        self.residents.first(self.outlet.address.role)
+        let role = self.outlet.address.role;
+        match self.selected {
+            Some(job) => self.residents.find(job, role),
+            None => self.residents.first(role),
+        }
+    }
+
+    /// From now on vectors that are lent are this job's, and no other's; false where it has no node here.
+    pub(crate) fn select(&mut self, job: JobId) -> bool {
+        let is_here = self.residents.find(job, self.outlet.address.role).is_some();
+        if is_here {
+            self.selected = Some(job);
+        }
+        is_here
     }
 
     /// The node of a driver that has exactly one from the beginning, or of the only job.
@@ -303,6 +320,8 @@ impl<N: Node<[u8]>> Driver<N> {
             self.outlet.refused = false;
             for at in 0..self.residents.count() {
                 if self.residents.is_first_of_node(at) {
+                    let mut none = None;
+                    let tensors = lent_to(self.selected, self.residents.member(at).job, tensors, &mut none);
                     let (node, mut lent) = self.residents.lend(at, &self.socket, &mut self.outlet, tensors);
                     node.on_tx_ready(now, &mut lent);
                 }
@@ -320,6 +339,8 @@ impl<N: Node<[u8]>> Driver<N> {
         }
         for at in 0..self.residents.count() {
             if self.residents.node(at).next_timeout().is_some_and(|due| due <= now) {
+                let mut none = None;
+                let tensors = lent_to(self.selected, self.residents.member(at).job, tensors, &mut none);
                 let (node, mut lent) = self.residents.lend(at, &self.socket, &mut self.outlet, tensors);
                 node.on_timeout(now, &mut lent);
             }
@@ -366,7 +387,7 @@ impl<N: Node<[u8]>> Driver<N> {
 
     /// Reads what is there and hands it to the node.
     fn receive(&mut self, now: Instant, tensors: &mut Tensors<'_>) -> io::Result<()> {
-        let Driver { residents, socket, receiver, outlet, more, linger, .. } = self;
+        let Driver { residents, socket, receiver, outlet, more, linger, selected, .. } = self;
         let runs = match receiver.receive(socket) {
             Ok(runs) => runs,
             // An ICMP message about an earlier datagram: the peer is not there (yet). The protocol's timers deal with that.
@@ -386,6 +407,8 @@ impl<N: Node<[u8]>> Driver<N> {
                 match admit::<N>(residents, outlet, peer, run.ecn, datagram) {
                     Ok(Admitted::Here { resident, from, header, payload }) => {
                         count(outlet, peer, payload.len());
+                        let mut none = None;
+                        let tensors = lent_to(*selected, from.job, tensors, &mut none);
                         hand_over((residents, resident), now, (from, &header, payload), (socket, outlet, tensors));
                     }
                     Ok(Admitted::Link) => {}
@@ -411,9 +434,11 @@ impl<N: Node<[u8]>> Driver<N> {
     /// What nodes of this host have sent to nodes of this host.
     fn deliver_looped_back(&mut self, now: Instant, tensors: &mut Tensors<'_>) {
         while let Some(packet) = self.outlet.links.as_mut().and_then(|links| links.take_looped_back()) {
-            let Driver { residents, socket, outlet, .. } = self;
+            let Driver { residents, socket, outlet, selected, .. } = self;
             match looped_back::<N>(residents, &packet) {
                 Ok(Admitted::Here { resident, from, header, payload }) => {
+                    let mut none = None;
+                    let tensors = lent_to(*selected, from.job, tensors, &mut none);
                     hand_over((residents, resident), now, (from, &header, payload), (socket, outlet, tensors));
                 }
                 Ok(Admitted::Beyond { .. } | Admitted::Link) => {}
@@ -435,6 +460,17 @@ fn count(outlet: &mut Outlet, peer: PeerIndex, payload_bytes: usize) {
     if let Some(links) = &mut outlet.links {
         links.ports[usize::from(peer.0)].counts.packets_received += 1;
     }
+}
+
+/// The vectors that a job's node is lent: those of the running operation, where that is the job's. Operations of jobs have the same numbers.
+#[inline]
+fn lent_to<'a, 't>(
+    selected: Option<JobId>,
+    job: JobId,
+    tensors: &'a mut Tensors<'t>,
+    none: &'a mut Option<Tensors<'t>>,
+) -> &'a mut Tensors<'t> {
+    if selected.is_none_or(|selected| selected == job) { tensors } else { none.insert(Tensors::none(ElementOp::F32_SUM)) }
 }
 
 /// Gives a packet to a node.

@@ -1,5 +1,6 @@
 //! A worker: runs collective operations, one call each.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,6 +47,9 @@ pub struct WorkerDriver<N> {
     /// Element type and operator of the job.
     op: ElementOp,
     next_operation: OperationId,
+    /// The next operation of each job of several, and which job is selected.
+    operations: BTreeMap<JobId, OperationId>,
+    selected: Option<JobId>,
     fixed_point: Option<FixedPoint>,
     /// Whose contributions the last result lacks.
     excluded: Vec<Rank>,
@@ -94,6 +98,8 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
             driver,
             op,
             next_operation: OperationId(0),
+            operations: BTreeMap::new(),
+            selected: None,
             fixed_point: None,
             excluded: Vec::new(),
             stop: Arc::default(),
@@ -113,6 +119,37 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
         if let Some(job) = self.driver.job() {
             self.driver.end_role(job, Role::Worker);
         }
+    }
+
+    /// Adds the worker of a job beside those of others, each of which numbers its own operations; false where the job has one here.
+    /// [`WorkerDriver::select`] says whose operations run.
+    pub fn add_job(&mut self, job: JobId, system: u8, node: N) -> bool {
+        let is_new = self.driver.admit_job(job, Role::Worker, system, node);
+        if is_new {
+            self.operations.insert(job, OperationId(0));
+        }
+        is_new
+    }
+
+    /// From now on operations are those of this job; false where it has no worker here. Others' workers go on answering their peers.
+    pub fn select(&mut self, job: JobId) -> bool {
+        if !self.driver.select(job) {
+            return false;
+        }
+        if let Some(before) = self.selected.replace(job) {
+            self.operations.insert(before, self.next_operation);
+        }
+        self.next_operation = self.operations.get(&job).copied().unwrap_or(OperationId(0));
+        true
+    }
+
+    /// Ends what a job has here, worker and server; says whether it had anything.
+    pub fn remove_job(&mut self, job: JobId) -> bool {
+        if self.selected == Some(job) {
+            self.selected = None;
+        }
+        self.operations.remove(&job);
+        self.driver.end_job(job)
     }
 
     /// Makes this host the server of a job, whether or not it has a worker of that or another one; false where it is that already. It

@@ -26,6 +26,9 @@ pub use parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Place
 /// What a link carries in a timeout, where the plan does not give it: 1 us at 100 Gb/s.
 const TIMEOUT_BITS: u128 = 100_000;
 
+/// A timeout where switches and hosts are processes that wait for their turns.
+const SOFTWARE_TIMEOUT_PS: u64 = 10_000_000_000;
+
 impl System {
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
     pub fn canary() -> Self {
@@ -34,6 +37,15 @@ impl System {
 }
 
 impl Facts for CanaryParameters {
+    fn suit_software(&mut self) {
+        // Sums leave when they are complete; the timeout is for what is lost.
+        (self.fan_in, self.timeout_ps) = (FanInRule::Known, SOFTWARE_TIMEOUT_PS);
+    }
+
+    fn goes_on_without_switches(&self) -> bool {
+        true
+    }
+
     fn key_of<'a>(&self, field: &'a str) -> &'a str {
         match field {
             // A plan's `placement` is where workers are.

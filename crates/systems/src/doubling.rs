@@ -45,6 +45,10 @@ impl System {
 }
 
 impl Facts for DoublingParameters {
+    fn goes_on_without_switches(&self) -> bool {
+        true
+    }
+
     fn divides(&self) -> bool {
         false
     }

@@ -31,6 +31,10 @@ impl System {
 }
 
 impl Facts for ExchangeParameters {
+    fn goes_on_without_switches(&self) -> bool {
+        true
+    }
+
     fn divides(&self) -> bool {
         false
     }

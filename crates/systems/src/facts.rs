@@ -128,6 +128,14 @@ pub trait Facts: Debug {
         None
     }
 
+    /// Parameters that do where switches and hosts are processes, whose packets are late by milliseconds now and then.
+    fn suit_software(&mut self) {}
+
+    /// Whether its jobs go on around switches that are gone, or have nothing there.
+    fn goes_on_without_switches(&self) -> bool {
+        false
+    }
+
     /// At most so many switches aggregate from now on; nothing where a system does not choose which.
     fn limit_aggregating(&mut self, _count: u32) {}
 

@@ -29,6 +29,10 @@ pub struct RingParameters {
 }
 
 impl Facts for RingParameters {
+    fn goes_on_without_switches(&self) -> bool {
+        true
+    }
+
     fn steps_mut(&mut self) -> Option<&mut StepParameters> {
         Some(&mut self.steps)
     }

@@ -186,6 +186,18 @@ impl System {
         self
     }
 
+    /// The same with parameters that do where switches and hosts are processes.
+    #[must_use]
+    pub fn for_software(mut self) -> Self {
+        self.facts_mut().suit_software();
+        self
+    }
+
+    /// Whether its jobs go on around switches that are gone, or have nothing there.
+    pub fn goes_on_without_switches(&self) -> bool {
+        self.facts().goes_on_without_switches()
+    }
+
     /// What steps cost its hosts, where they can.
     pub fn steps_mut(&mut self) -> Option<&mut StepParameters> {
         self.facts_mut().steps_mut()

@@ -2,6 +2,7 @@
 
 pub(crate) mod alone;
 pub(crate) mod datagrams;
+pub(crate) mod fabric;
 pub(crate) mod layout;
 pub(crate) mod memory;
 pub(crate) mod operators;
@@ -21,6 +22,7 @@ pub(crate) enum Path {
     Alone(Box<operators::Operators>),
     Memory(Box<memory::MemoryPath>),
     Datagrams(Box<datagrams::DatagramPath>),
+    Fabric(Box<fabric::FabricPath>),
 }
 
 /// How vectors travel, and why so.
@@ -50,6 +52,21 @@ pub enum PathReport {
         /// Why not through shared memory.
         reason: String,
     },
+    /// Over a fabric of several switches.
+    Fabric {
+        /// Where its manager is.
+        manager: SocketAddr,
+        /// The name of its file, at the manager.
+        file: String,
+        /// The host that this rank is.
+        host: String,
+        /// The system that sums.
+        system: &'static str,
+        /// Bytes of elements in a packet.
+        payload_bytes: u32,
+        /// Packets under way.
+        window: u32,
+    },
 }
 
 impl PathReport {
@@ -78,6 +95,10 @@ impl fmt::Display for PathReport {
         match self {
             PathReport::Alone => f.write_str("one rank, nothing travels"),
             PathReport::Memory { .. } => f.write_str("shared memory (all ranks are on this host)"),
+            PathReport::Fabric { manager, file, host, system, payload_bytes, window } => write!(
+                f,
+                "{system} over the fabric {file}, as {host}, {payload_bytes} bytes a packet, {window} packets under way (its manager: {manager})"
+            ),
             PathReport::Datagrams { switch, local, payload_bytes, window, nearby, reason, .. } => write!(
                 f,
                 "UDP from {local} to the switch at {switch}{}, {payload_bytes} bytes a packet, {window} packets under way \

@@ -21,7 +21,7 @@ use fanin_control::FailureKind;
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator};
 
 use crate::call::{Buffers, Call, SparseStep};
-use crate::config::{Config, INTERRUPTED, SparsePath};
+use crate::config::{Config, INTERRUPTED, Meeting, SparsePath};
 use crate::core::Core;
 use crate::element::Element;
 use crate::error::CommError;
@@ -135,6 +135,9 @@ impl Core {
 
     /// How lists of so many entries would go through the switch, or why they do not.
     fn switch_plan(&self, op: ElementOp, size: u64, told: &[Told]) -> Result<Plan, NoSwitch> {
+        if matches!(self.config.meeting, Meeting::Fabric(_)) {
+            return Err(NoSwitch::Fabric);
+        }
         let payload_bytes = self.payload_bytes.ok_or(NoSwitch::SharedMemory)?;
         let is_float = matches!(op.dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
         if self.config.sparse == SparsePath::Lists {

@@ -57,6 +57,8 @@ impl SparseWay {
 pub enum NoSwitch {
     /// Vectors travel through shared memory.
     SharedMemory,
+    /// Vectors travel over a fabric of several switches, which sums dense ones.
+    Fabric,
     /// The job does not want it ([`SparsePath::Lists`]).
     NotWanted,
     /// The job's binary32 floats go as block fixed point, and sparse ones are summed exactly by ranks.
@@ -78,6 +80,7 @@ impl NoSwitch {
     pub const fn reason(self) -> &'static str {
         match self {
             NoSwitch::SharedMemory => "ranks share memory",
+            NoSwitch::Fabric => "the fabric sums dense vectors",
             NoSwitch::NotWanted => "lists are wanted",
             NoSwitch::FixedPoint => "float32 is block fixed point there",
             NoSwitch::Reproducible => "floats must be reproducible",

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::config::{JobsConfig, WINDOW_MAX};
 use super::job::Job;
 use super::text::span;
-use crate::message::{Join, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused};
+use crate::message::{Join, NODE_BYTES_MAX, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused};
 use crate::{WORLD_MAX, header_bytes_max, resume};
 use fanin_systems::{SwitchMlParameters, System, TreeParameters};
 
@@ -25,8 +25,9 @@ fn invalid(text: String) -> Result<(), Refused> {
 /// Checks one request by itself.
 pub(super) fn check(config: &JobsConfig, join: &Join, peer: SocketAddr) -> Result<(), Refused> {
     check_names(join, peer)?;
+    check_node(config, join)?;
     check_wish(config, join)?;
-    check_operators(join)?;
+    check_operators(config, join)?;
     let Some(state) = &join.resume else { return Ok(()) };
     if let Err(error) = resume::check(join.rank, state) {
         return invalid(error.to_string());
@@ -61,6 +62,24 @@ fn check_names(join: &Join, peer: SocketAddr) -> Result<(), Refused> {
     Ok(())
 }
 
+/// Ranks of a fabric say which host they are, and others do not.
+fn check_node(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
+    match (&config.fabric, &join.node) {
+        (Some(fabric), None) => invalid(format!(
+            "node: expected the name of a host of the fabric {}: this is its manager, and sums nothing by itself: ranks give its address as \
+             FANIN_FABRIC and not as FANIN_SWITCH",
+            fabric.name
+        )),
+        (None, Some(node)) => {
+            invalid(format!("node = {node:?}: expected none: this is a switch and no manager of a fabric: ranks give its address as FANIN_SWITCH"))
+        }
+        (_, Some(node)) if node.len() > NODE_BYTES_MAX => {
+            invalid(format!("node has {} bytes: expected at most {NODE_BYTES_MAX}", node.len()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     let wish = &join.wish;
     if join.path_datagram_bytes < DATAGRAM_BYTES_MIN {
@@ -78,7 +97,7 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
         return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));
     }
     // What else there is keeps memory at a switch that nobody counts here, or needs several switches.
-    if !matches!(wish.system, System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_)) {
+    if config.fabric.is_none() && !matches!(wish.system, System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_)) {
         // As the request has it.
         let system = serde_json::to_string(&wish.system).unwrap_or_else(|_| wish.system.name().to_string());
         return invalid(format!("system = {system}: expected switchml, flare, or tree with one tree"));
@@ -90,10 +109,13 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
 }
 
 /// Only what a request shows by itself: whether modules are operators at all is seen when the job is opened.
-fn check_operators(join: &Join) -> Result<(), Refused> {
+fn check_operators(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     let operators = &join.operators;
     if operators.len() > OPERATORS_MAX {
         return invalid(format!("operators: {} of them: expected at most {OPERATORS_MAX}", operators.len()));
+    }
+    if !operators.is_empty() && config.fabric.is_some() {
+        return invalid("operators: switches of a fabric reduce by built-in operators only: expected none".into());
     }
     if !operators.is_empty() && !matches!(join.wish.system, System::SwitchMl(SwitchMlParameters { fixed_point: false })) {
         return invalid(format!("operators: {} reduces by built-in operators only: expected none", join.wish.system.name()));
@@ -213,6 +235,7 @@ mod tests {
             world: 4,
             data: ([0, 0, 0, 0], 5_000).into(),
             host: HostId("a".into()),
+            node: None,
             path_datagram_bytes: 1_472,
             wish: JobWish {
                 system: System::tree(1),

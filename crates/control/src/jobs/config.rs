@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use fanin_systems::{FlarePackets, SumOrder, System, TreeParameters};
 
 use crate::call::Op;
-use crate::message::{FailureKind, JobWish, OperatorWish, Refusal, SwitchMessage};
+use crate::message::{FabricFile, FailureKind, JobWish, OperatorWish, Refusal, SwitchMessage};
 
 /// Limits and time limits of a switch.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,6 +14,8 @@ pub struct JobsConfig {
     pub software: String,
     /// Seed of all random numbers: of instances, epochs and jobs. Two switches, and two lives of one, must have different ones.
     pub seed: u64,
+    /// The fabric whose switches sum, where this is the manager of one; ranks are hosts of it.
+    pub fabric: Option<FabricFile>,
     /// Jobs at once. Of those that wait for ranks there may be [`JobsConfig::waiting_max`] besides.
     pub jobs_max: usize,
     /// Connections at once.
@@ -41,6 +43,7 @@ impl Default for JobsConfig {
         JobsConfig {
             software: concat!("fanin ", env!("CARGO_PKG_VERSION")).into(),
             seed: 0,
+            fabric: None,
             // What jobs take is bounded by memory and connections; a program with groups of processes has a job for each.
             jobs_max: 1_024,
             connections_max: 4_096,
@@ -152,6 +155,8 @@ pub struct OpenJob {
     pub bind: IpAddr,
     /// The sockets of the ranks: rank r's is number r.
     pub ranks: Vec<SocketAddr>,
+    /// The hosts of the fabric that they are, by rank; empty without a fabric.
+    pub nodes: Vec<String>,
 }
 
 /// Something that happened, for logs and counters.

@@ -163,6 +163,7 @@ impl Job {
             rank,
             host: member.join.host.clone(),
             address: Job::data_of(&member.join, member.peer),
+            node: member.join.node.clone(),
         };
         self.members.iter().map(peer).collect()
     }

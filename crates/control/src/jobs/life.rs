@@ -62,6 +62,7 @@ impl Jobs {
         let peers = job.peers();
         let data = SocketAddr::new(job.bind(), 0);
         let ranks = peers.iter().map(|peer| peer.address).collect();
+        let nodes = peers.iter().filter_map(|peer| peer.node.clone()).collect();
         let (instance, patience_ms, system) = (job.instance, job.patience_ms, wish.system);
         let admitted = Admitted { instance, job_id, data, system, payload_bytes, window, patience_ms, seed, epoch, peers };
         job.admitted = Some((Box::new(admitted), 0));
@@ -80,6 +81,7 @@ impl Jobs {
             epoch,
             bind: job.bind(),
             ranks,
+            nodes,
         };
         self.actions.push_back(Action::OpenJob(Box::new(open)));
     }

@@ -250,7 +250,8 @@ impl Jobs {
         if hello.magic != MAGIC {
             return self.refuse(connection, Refusal::Protocol, format!("expected `{MAGIC}` and got {:?}", hello.magic));
         }
-        let greeting = SwitchHello { magic: MAGIC.into(), version: VERSION, software, switch_instance: self.switch_instance };
+        let fabric = self.config.fabric.clone();
+        let greeting = SwitchHello { magic: MAGIC.into(), version: VERSION, software, switch_instance: self.switch_instance, fabric };
         self.actions.push_back(Action::Send(connection, SwitchMessage::Hello(greeting)));
         if hello.version != VERSION {
             let text = format!(

@@ -33,6 +33,7 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         world,
         data: ([0, 0, 0, 0], 20_000 + rank as u16).into(),
         host: HostId("host".into()),
+        node: None,
         path_datagram_bytes: 1_472,
         wish: wish(),
         operators: Vec::new(),

@@ -41,6 +41,7 @@ pub struct FabricClient {
     address: SocketAddr,
     stream: TcpStream,
     decoder: Decoder,
+    instance: u64,
 }
 
 impl FabricClient {
@@ -57,12 +58,17 @@ impl FabricClient {
             Ok(stream)
         };
         let stream = open().map_err(|source| FabricClientError::Connection { address, source })?;
-        let mut client = FabricClient { address, stream, decoder: Decoder::new() };
+        let mut client = FabricClient { address, stream, decoder: Decoder::new(), instance: 0 };
         let hello = Hello::new(concat!("fanin ", env!("CARGO_PKG_VERSION")));
         match client.ask(&FabricRequest::Hello(hello))? {
-            FabricReply::Hello(_) => Ok(client),
+            FabricReply::Hello(hello) => Ok(FabricClient { instance: hello.switch_instance, ..client }),
             other => Err(client.unexpected(&other)),
         }
+    }
+
+    /// Which life of the switch this is.
+    pub fn instance(&self) -> u64 {
+        self.instance
     }
 
     /// Begins a job; says whether it has a node at this switch.

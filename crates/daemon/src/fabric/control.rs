@@ -130,6 +130,7 @@ impl Control {
             version: VERSION,
             software: concat!("fanin ", env!("CARGO_PKG_VERSION")).into(),
             switch_instance: self.instance,
+            fabric: None,
         }
     }
 

@@ -40,6 +40,7 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         world,
         data: loopback(),
         host: HostId("test".into()),
+        node: None,
         path_datagram_bytes: 8_192,
         wish: JobWish {
             system: SWITCHML,

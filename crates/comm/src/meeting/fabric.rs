@@ -1,0 +1,173 @@
+//! How ranks find each other at the manager of a fabric, and which host of it each one is.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use fanin_control::{Admitted, ClientMessage, ClientSession, FabricFile, Join, SwitchMessage, encode};
+use fanin_core::NodeId;
+use fanin_fabric::Fabric;
+
+use super::{SOFTWARE, Talk, Wanted, connect, count_job, request, resolve};
+use crate::config::{Config, Meeting};
+use crate::error::CommError;
+use crate::link::Opened;
+use crate::path::fabric::port::HostPort;
+use crate::runner::Runner;
+
+/// A frame of Ethernet, without headers of IPv6 and UDP.
+const ETHERNET_DATAGRAM_BYTES: u32 = 1_452;
+
+/// The fabric, and this process's host in it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) fabric: Arc<Fabric>,
+    /// The name of its file.
+    pub(crate) file: String,
+    pub(crate) node: NodeId,
+    pub(crate) port: Arc<HostPort>,
+}
+
+impl Place {
+    /// This host's name.
+    pub(crate) fn name(&self) -> &str {
+        self.fabric.name(self.node)
+    }
+
+    /// The numbers of the hosts that a job's ranks are, by rank.
+    ///
+    /// # Errors
+    /// What the manager has said makes no sense.
+    pub(crate) fn hosts(&self, admitted: &Admitted) -> Result<Vec<u32>, CommError> {
+        let host = |peer: &fanin_control::PeerInfo| {
+            let name = peer.node.as_deref().unwrap_or_default();
+            let known = self.fabric.hosts().find(|host| self.fabric.name(*host) == name);
+            known.map(|host| host.0).ok_or_else(|| CommError::System {
+                what: "what the manager has admitted this rank to".into(),
+                reason: format!("rank {} is host {name:?}, which is none of {}", peer.rank, self.file),
+            })
+        };
+        admitted.peers.iter().map(host).collect()
+    }
+}
+
+/// A job that all ranks have joined.
+pub(crate) struct Joined {
+    pub(crate) opened: Opened,
+    pub(crate) place: Place,
+    pub(crate) manager: SocketAddr,
+}
+
+/// Joins a job at the manager of a fabric; `enter` makes what the job needs of this rank's host before anybody sends a packet. `known`: where
+/// this process is in the fabric, if it has been asked before.
+///
+/// # Errors
+/// [`CommError`], within the configured timeout.
+pub(crate) fn join(
+    config: &Config,
+    wanted: Wanted,
+    known: Option<&Place>,
+    enter: impl FnOnce(&Place, &Admitted) -> Result<(), CommError>,
+) -> Result<Joined, CommError> {
+    config.tell_unread();
+    count_job();
+    let deadline = Instant::now() + config.timeout;
+    let Meeting::Fabric(text) = &config.meeting else { return Err(crate::ConfigError::NoMeeting { world: config.world }.into()) };
+    let manager = resolve(text, deadline)?;
+    let stream = connect(config, manager, "the manager of the fabric", deadline)?;
+    let local = stream.local_addr().map_err(CommError::system("the control connection"))?.ip();
+    let mut talk = Talk::new(config, stream, deadline, (manager, &Runner::Manager));
+    talk.say(&ClientSession::greeting(SOFTWARE))?;
+    let file = talk.until_greeted()?;
+    let place = match known {
+        Some(place) => place.clone(),
+        None => find(config, file, (local, manager))?,
+    };
+    let join = Join {
+        data: place.fabric.node(place.node).address,
+        node: Some(place.name().to_owned()),
+        path_datagram_bytes: super::path_datagram_bytes(local, manager).min(ETHERNET_DATAGRAM_BYTES),
+        ..request(config, wanted, place.fabric.node(place.node).address, manager)
+    };
+    talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
+    let admitted = talk.until_admitted()?;
+    enter(&place, &admitted)?;
+    talk.say(&encode(&ClientMessage::Ready))?;
+    while !matches!(talk.hear()?, SwitchMessage::Start) {}
+    Ok(Joined { opened: Opened { stream: talk.stream, session: talk.session, join, admitted }, place, manager })
+}
+
+/// Reads the fabric, and finds this rank's host in it.
+fn find(config: &Config, file: Option<FabricFile>, (local, manager): (IpAddr, SocketAddr)) -> Result<Place, CommError> {
+    let what = |reason: String| CommError::System { what: format!("the fabric that is managed at {manager}"), reason };
+    let Some(FabricFile { name, text }) = file else {
+        return Err(what("a switch answers there, and no manager of a fabric: give its address as FANIN_SWITCH".into()));
+    };
+    let fabric = Fabric::parse(&name, &text).map_err(|error| what(error.to_string()))?;
+    let node = host_of(config, &fabric, local).map_err(what)?;
+    let port = HostPort::open(&fabric, node, config)?;
+    Ok(Place { fabric: Arc::new(fabric), file: name, node, port })
+}
+
+/// The host that a rank is: the one that is named or, of those at the address that this process has towards the manager, the only one or, on
+/// loopback, the one with the rank's number.
+fn host_of(config: &Config, fabric: &Fabric, local: IpAddr) -> Result<NodeId, String> {
+    let names = |hosts: &[NodeId]| hosts.iter().take(8).map(|host| fabric.name(*host)).collect::<Vec<_>>().join(", ");
+    let all: Vec<NodeId> = fabric.hosts().collect();
+    if let Some(name) = &config.fabric_host {
+        let named = all.iter().copied().find(|host| fabric.name(*host) == name);
+        return named.ok_or_else(|| format!("FANIN_FABRIC_HOST = {name}: expected a host of the fabric: {}", names(&all)));
+    }
+    let here: Vec<NodeId> = all.iter().copied().filter(|host| fabric.node(*host).address.ip() == local).collect();
+    match here[..] {
+        [only] => Ok(only),
+        [] => Err(format!("no host of the fabric has the address {local} that this process has: set FANIN_FABRIC_HOST to one of {}", names(&all))),
+        _ => here.get(config.rank as usize).copied().ok_or_else(|| {
+            let count = here.len();
+            format!("{count} hosts have the address {local}, and this is rank {}: expected at most one rank for each: {}", config.rank, names(&here))
+        }),
+    }
+}
+
+impl Talk<'_> {
+    /// What the other side has greeted with: the fabric, where it manages one.
+    fn until_greeted(&mut self) -> Result<Option<FabricFile>, CommError> {
+        while self.session.switch().is_none() {
+            self.hear_more()?;
+            if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {
+                return Err(self.failed(format!("the manager has begun with {message:?}")));
+            }
+        }
+        Ok(self.session.switch().and_then(|hello| hello.fabric.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: &str = "[defaults]\nrate = \"1Mb/s\"\n[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 2\n";
+    const APART: &str = "[defaults]\nrate = \"1Mb/s\"\n[[switch]]\nname = \"leaf\"\nlevel = 1\naddress = \"10.0.0.9:7000\"\n\
+                         [[host]]\nname = \"a\"\naddress = \"10.0.0.1:7000\"\n[[host]]\nname = \"b\"\naddress = \"10.0.0.2:7000\"\n\
+                         [[link]]\nends = [\"a\", \"leaf\"]\n[[link]]\nends = [\"b\", \"leaf\"]\n";
+
+    fn found(text: &str, rank: u32, named: Option<&str>, local: &str) -> Result<String, String> {
+        let fabric = Fabric::parse("f.toml", text).unwrap();
+        let mut config = Config::new(rank, 2, Meeting::Fabric("m:1".into()));
+        config.fabric_host = named.map(str::to_owned);
+        host_of(&config, &fabric, local.parse().unwrap()).map(|host| fabric.name(host).to_owned())
+    }
+
+    #[test]
+    fn a_rank_is_the_host_at_its_address_or_the_one_that_is_named() {
+        assert_eq!(found(LOOPBACK, 1, None, "127.0.0.1"), Ok("host1".into()));
+        assert_eq!(found(LOOPBACK, 1, Some("host0"), "127.0.0.1"), Ok("host0".into()));
+        assert_eq!(found(APART, 1, None, "10.0.0.1"), Ok("a".into()));
+        let elsewhere = found(APART, 0, None, "10.0.0.7").unwrap_err();
+        assert!(elsewhere.contains("10.0.0.7") && elsewhere.ends_with("set FANIN_FABRIC_HOST to one of a, b"), "{elsewhere}");
+        let unknown = found(APART, 0, Some("c"), "10.0.0.1").unwrap_err();
+        assert_eq!(unknown, "FANIN_FABRIC_HOST = c: expected a host of the fabric: a, b");
+        let many = found(LOOPBACK, 2, None, "127.0.0.1").unwrap_err();
+        assert!(many.starts_with("2 hosts have the address 127.0.0.1, and this is rank 2"), "{many}");
+    }
+}

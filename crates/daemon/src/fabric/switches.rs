@@ -1,0 +1,214 @@
+//! A manager's end of the control connections to all switches of a fabric, each on a thread of its own: a switch that is slow or gone holds no other
+//! one up. A switch that was restarted knows nothing of the jobs that run, and is told of them again.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use fanin_control::JobAnnouncement;
+use fanin_core::NodeId;
+use fanin_fabric::Fabric;
+
+use super::client::{FabricClient, FabricClientError};
+
+/// How long a switch may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How often a switch is asked whether it is the one that it was.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// No switch's instance.
+const NOBODY: u64 = 0;
+
+/// What becomes of a job that is to begin: nothing, or why it cannot.
+pub(crate) type Begun = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// What the thread of a switch is to do.
+enum Order {
+    Begin(Box<JobAnnouncement>, Arc<Beginning>),
+    End(u16),
+}
+
+/// A job that some switches have still to be told of.
+struct Beginning {
+    left: AtomicUsize,
+    /// The first reason against it, and whom to tell.
+    outcome: Mutex<(Option<String>, Option<Begun>)>,
+}
+
+impl Beginning {
+    fn answered(&self, refused: Option<String>) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        if outcome.0.is_none() {
+            outcome.0 = refused;
+        }
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(tell) = outcome.1.take()
+        {
+            let result = outcome.0.take().map_or(Ok(()), Err);
+            drop(outcome);
+            tell(result);
+        }
+    }
+}
+
+/// All switches of a fabric. Its threads end with it.
+pub(crate) struct Switches {
+    fabric: Arc<Fabric>,
+    orders: Vec<Sender<Order>>,
+}
+
+impl Switches {
+    /// Begins to talk to all switches; none need be there yet.
+    ///
+    /// # Errors
+    /// Where the kernel gives no thread.
+    pub(crate) fn new(fabric: Arc<Fabric>) -> std::io::Result<Self> {
+        let mut orders = Vec::new();
+        for number in fabric.map.hosts()..fabric.map.nodes() {
+            let (tell, told) = channel();
+            let switch = Switch { fabric: fabric.clone(), node: NodeId(number), jobs: BTreeMap::new(), client: None, instance: None };
+            thread::Builder::new().name(format!("fanin-to-{}", fabric.name(NodeId(number)))).spawn(move || switch.serve(&told))?;
+            orders.push(tell);
+        }
+        Ok(Switches { fabric, orders })
+    }
+
+    /// The numbers of hosts, by their names.
+    ///
+    /// # Errors
+    /// In words, where there is no such host, or two ranks are one.
+    pub(crate) fn hosts(&self, names: &[String]) -> Result<Vec<u32>, String> {
+        let mut ranks = BTreeMap::new();
+        let number = |(rank, name): (usize, &String)| {
+            let known = self.fabric.hosts().find(|host| self.fabric.name(*host) == name);
+            let Some(host) = known else {
+                let all: Vec<&str> = self.fabric.hosts().take(8).map(|host| self.fabric.name(host)).collect();
+                return Err(format!("rank {rank} is host {name:?}: expected a host of the fabric: {}, ...", all.join(", ")));
+            };
+            match ranks.insert(host, rank) {
+                Some(other) => Err(format!("ranks {other} and {rank} are both host {name:?}: a host of a fabric has one rank of a job")),
+                None => Ok(host.0),
+            }
+        };
+        names.iter().enumerate().map(number).collect()
+    }
+
+    /// Tells all switches that a job begins, and then `begun` whether all have taken it; where one has not, it is ended at the others.
+    pub(crate) fn begin(&self, job: JobAnnouncement, begun: Begun) {
+        if let Err(error) = job.check(&self.fabric.map) {
+            return begun(Err(error.to_string()));
+        }
+        if self.orders.is_empty() {
+            return begun(Ok(()));
+        }
+        let beginning = Arc::new(Beginning { left: AtomicUsize::new(self.orders.len()), outcome: Mutex::new((None, Some(begun))) });
+        for orders in &self.orders {
+            if orders.send(Order::Begin(Box::new(job.clone()), beginning.clone())).is_err() {
+                beginning.answered(Some("the manager is about to end".into()));
+            }
+        }
+    }
+
+    /// Tells all switches that a job is over.
+    pub(crate) fn end(&self, job: u16) {
+        for orders in &self.orders {
+            // A thread that has gone has nothing to end.
+            let _ = orders.send(Order::End(job));
+        }
+    }
+}
+
+/// One switch, as its thread has it.
+struct Switch {
+    fabric: Arc<Fabric>,
+    node: NodeId,
+    /// What it was told of and has not ended.
+    jobs: BTreeMap<u16, Box<JobAnnouncement>>,
+    client: Option<FabricClient>,
+    /// Which life of the switch has been told of them.
+    instance: Option<u64>,
+}
+
+impl Switch {
+    fn serve(mut self, orders: &Receiver<Order>) {
+        loop {
+            match orders.recv_timeout(LOOK_INTERVAL) {
+                Ok(Order::Begin(job, beginning)) => {
+                    let refused = self.begin(job).err();
+                    beginning.answered(refused);
+                }
+                Ok(Order::End(job)) => self.end(job),
+                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.fabric.name(self.node)
+    }
+
+    /// The connection, opened anew where there is none; a switch that has lived before is told of the jobs again.
+    fn connected(&mut self) -> Result<&mut FabricClient, FabricClientError> {
+        if self.client.is_none() {
+            let mut client = FabricClient::connect(self.fabric.node(self.node).address, ANSWER_LIMIT)?;
+            if self.instance.is_some_and(|known| known != client.instance()) {
+                tracing::warn!(switch = self.name(), jobs = self.jobs.len(), "the switch was restarted, and is told of its jobs again");
+                for job in self.jobs.values() {
+                    client.announce(job)?;
+                }
+            }
+            self.instance = Some(client.instance());
+            self.client = Some(client);
+        }
+        Ok(self.client.as_mut().expect("it is there"))
+    }
+
+    /// Asks something; a connection that fails is tried anew once.
+    fn ask<R>(&mut self, ask: impl Fn(&mut FabricClient) -> Result<R, FabricClientError>) -> Result<R, FabricClientError> {
+        let result = self.connected().and_then(&ask);
+        match result {
+            Err(FabricClientError::Connection { .. }) if self.client.take().is_some() => self.connected().and_then(&ask),
+            other => other,
+        }
+    }
+
+    fn begin(&mut self, job: Box<JobAnnouncement>) -> Result<(), String> {
+        let takes_part = match self.ask(|client| client.announce(&job)) {
+            Ok(takes_part) => takes_part,
+            // It is told when it comes back, as a switch that was restarted.
+            Err(FabricClientError::Connection { source, .. }) if job.system.goes_on_without_switches() => {
+                tracing::warn!(switch = self.name(), job = job.job, %source, "the switch does not answer; the job begins without it");
+                self.instance.get_or_insert(NOBODY);
+                true
+            }
+            Err(error) => return Err(format!("{}: {error}", self.name())),
+        };
+        if takes_part {
+            self.jobs.insert(job.job, job);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, job: u16) {
+        if self.jobs.remove(&job).is_some()
+            && let Err(error) = self.ask(|client| client.end(job))
+        {
+            tracing::warn!(switch = self.name(), job, %error, "the switch was not told that a job is over");
+        }
+    }
+
+    /// Whether the switch is still the one that knows the jobs.
+    fn look(&mut self) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        if let Err(error) = self.ask(|client| client.status().map(drop)) {
+            tracing::debug!(switch = self.name(), %error, "the switch does not answer");
+            self.client = None;
+        }
+    }
+}
