@@ -22,7 +22,7 @@ use crate::clock::OwnClock;
 use crate::compile::{Compiled, Compiler};
 use crate::config::DaemonConfig;
 use crate::connection::{self, ConnectionEvent, Outbox, Shares};
-use crate::fabric::Switches;
+use crate::fabric::{Observer, Switches};
 use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
 use crate::process::ProcessStatus;
@@ -79,6 +79,8 @@ pub(crate) struct Service {
     ended: (UnboundedSender<WorkerEnded>, UnboundedReceiver<WorkerEnded>),
     compiled: (UnboundedSender<Compiled>, UnboundedReceiver<Compiled>),
     begun: (UnboundedSender<BegunInFabric>, UnboundedReceiver<BegunInFabric>),
+    /// Which switches of the fabric answer, and which do not any more.
+    seen: UnboundedReceiver<(String, bool)>,
     scrapes: mpsc::Receiver<Scrape>,
 }
 
@@ -96,6 +98,10 @@ impl Service {
             tokio::spawn(http.serve(TcpListener::from_std(listener)?));
         }
         let start = Instant::now();
+        let seen = mpsc::unbounded_channel();
+        let tell = seen.0.clone();
+        // The service may have ended, and then nobody needs to be told.
+        let observer: Observer = Arc::new(move |switch: &str, answers| drop(tell.send((switch.to_owned(), answers))));
         Ok(Service {
             jobs: Jobs::new(config.jobs),
             listener: TcpListener::from_std(control)?,
@@ -104,7 +110,7 @@ impl Service {
             shares: Shares::default(),
             compiler: Compiler::default(),
             workers: JobWorkers::new(),
-            switches: config.fabric.map(|managed| Switches::new(managed.0)).transpose()?,
+            switches: config.fabric.map(|managed| Switches::new(managed.0, &observer)).transpose()?,
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
             ports: Ports::new(config.data_ports, config.nearby),
@@ -117,6 +123,7 @@ impl Service {
             ended: mpsc::unbounded_channel(),
             compiled: mpsc::unbounded_channel(),
             begun: mpsc::unbounded_channel(),
+            seen: seen.1,
             scrapes,
         })
     }
@@ -145,6 +152,7 @@ impl Service {
                 Some(ended) = self.ended.1.recv() => self.on_worker_ended(ended),
                 Some(compiled) = self.compiled.1.recv() => self.on_compiled(compiled),
                 Some(begun) = self.begun.1.recv() => self.on_begun(begun),
+                Some((switch, answers)) = self.seen.recv() => self.on_seen(&switch, answers),
                 command = commands.recv() => self.on_command(command.unwrap_or(Command::Stop)),
                 Some(scrape) = self.scrapes.recv() => drop(scrape.send(self.metrics())),
                 () = sleep_until(tick.unwrap_or(self.next_traffic)), if tick.is_some() => self.jobs.on_tick(self.now_ms()),
@@ -289,6 +297,11 @@ impl Service {
             }
             Err(text) => self.jobs.on_opened(self.now_ms(), job_id, Err(text)),
         }
+    }
+
+    fn on_seen(&mut self, switch: &str, answers: bool) {
+        tracing::warn!(switch, answers, "a switch of the fabric");
+        self.jobs.on_fabric_switch(switch, answers);
     }
 
     fn on_begun(&mut self, begun: BegunInFabric) {

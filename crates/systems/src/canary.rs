@@ -28,6 +28,8 @@ const TIMEOUT_BITS: u128 = 100_000;
 
 /// A timeout where switches and hosts are processes that wait for their turns.
 const SOFTWARE_TIMEOUT_PS: u64 = 10_000_000_000;
+/// Places for blocks: sixteen for each packet of a window.
+const SOFTWARE_DESCRIPTORS: u32 = 1_024;
 
 impl System {
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
@@ -38,8 +40,8 @@ impl System {
 
 impl Facts for CanaryParameters {
     fn suit_software(&mut self) {
-        // Sums leave when they are complete; the timeout is for what is lost.
-        (self.fan_in, self.timeout_ps) = (FanInRule::Known, SOFTWARE_TIMEOUT_PS);
+        // Sums leave when they are complete; the timeout is for what is lost. A job has few blocks under way, and there may be many jobs.
+        (self.fan_in, self.timeout_ps, self.descriptors) = (FanInRule::Known, SOFTWARE_TIMEOUT_PS, SOFTWARE_DESCRIPTORS);
     }
 
     fn goes_on_without_switches(&self) -> bool {

@@ -31,7 +31,7 @@ mod room;
 mod stall;
 mod text;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use fanin_core::hash::derive;
@@ -108,6 +108,8 @@ pub struct Jobs {
     next_alive_ms: u64,
     alive_sequence: u64,
     draining_until_ms: Option<u64>,
+    /// Switches of the fabric that do not answer their manager.
+    gone_switches: BTreeSet<String>,
 }
 
 impl Jobs {
@@ -127,6 +129,7 @@ impl Jobs {
             next_alive_ms: 0,
             alive_sequence: 0,
             draining_until_ms: None,
+            gone_switches: BTreeSet::new(),
         }
     }
 
@@ -313,7 +316,10 @@ impl Jobs {
             }
             let data = Job::data_of(join, peer);
             if let Some((rank, _)) = job.members.iter().find(|(_, member)| Job::data_of(&member.join, member.peer) == data) {
-                let text = format!("rank {} gives the UDP socket {data}, which is that of rank {rank}", join.rank);
+                let text = match &join.node {
+                    Some(node) => format!("ranks {rank} and {} are both host {node:?}: a host of a fabric has one rank of a job", join.rank),
+                    None => format!("rank {} gives the UDP socket {data}, which is that of rank {rank}", join.rank),
+                };
                 return refused(Refusal::Invalid, text);
             }
             return Ok(job_id);

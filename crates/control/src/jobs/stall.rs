@@ -21,6 +21,21 @@ impl Jobs {
         }
     }
 
+    /// A switch of the fabric answers its manager, or does not any more; part of what ranks are told when nothing moves.
+    pub fn on_fabric_switch(&mut self, name: &str, answers: bool) {
+        if answers {
+            self.gone_switches.remove(name);
+        } else {
+            self.gone_switches.insert(name.to_owned());
+        }
+    }
+
+    /// Which switches do not answer, to be added to what ranks are told.
+    fn gone_switches(&self) -> String {
+        let names: Vec<&str> = self.gone_switches.iter().map(String::as_str).collect();
+        if names.is_empty() { String::new() } else { format!("; switches that do not answer: {}", names.join(", ")) }
+    }
+
     /// How many packets have come from each rank so far, by rank; part of what ranks are told when nothing moves.
     pub fn on_traffic(&mut self, job_id: u16, packets: &[u64]) {
         if let Some(job) = self.jobs.get_mut(&job_id) {
@@ -95,6 +110,7 @@ impl Jobs {
     }
 
     fn conclude(&mut self, now_ms: u64, job_id: u16) {
+        let gone = self.gone_switches();
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
         let Some(Describing { stalled, .. }) = job.describing.take() else { return };
         let calls = answers(job);
@@ -112,10 +128,11 @@ impl Jobs {
             // Not stuck but slow, or the cause has gone. A rank that still waits will say so.
             Verdict::Waiting { .. } if moved => job.stall = None,
             Verdict::Waiting { kind, text, suspect } if until_ms <= now_ms => {
-                let text = format!("{text}; that is longer than the {} that ranks wait for one another", span(patience_ms));
+                let text = format!("{text}; that is longer than the {} that ranks wait for one another{gone}", span(patience_ms));
                 self.fail(job_id, kind, text, suspect);
             }
             Verdict::Waiting { text, .. } => {
+                let text = text + &gone;
                 let (least, most) = DIAGNOSIS_INTERVAL_MS;
                 let next = (now_ms + idle_ms.clamp(least, most)).min(until_ms).max(now_ms + TICK_MS);
                 job.stall = Some(Stall { since_ms, until_ms, patience_ms, calls, next_diagnosis_ms: next });

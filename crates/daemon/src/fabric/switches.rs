@@ -25,6 +25,9 @@ const NOBODY: u64 = 0;
 /// What becomes of a job that is to begin: nothing, or why it cannot.
 pub(crate) type Begun = Box<dyn FnOnce(Result<(), String>) + Send>;
 
+/// Is told by name which switch answers, and which does not any more.
+pub(crate) type Observer = Arc<dyn Fn(&str, bool) + Send + Sync>;
+
 /// What the thread of a switch is to do.
 enum Order {
     Begin(Box<JobAnnouncement>, Arc<Beginning>),
@@ -61,15 +64,16 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    /// Begins to talk to all switches; none need be there yet.
+    /// Begins to talk to all switches; none need be there yet. `observe` is told who does not answer any more, and who does again.
     ///
     /// # Errors
     /// Where the kernel gives no thread.
-    pub(crate) fn new(fabric: Arc<Fabric>) -> std::io::Result<Self> {
+    pub(crate) fn new(fabric: Arc<Fabric>, observe: &Observer) -> std::io::Result<Self> {
         let mut orders = Vec::new();
         for number in fabric.map.hosts()..fabric.map.nodes() {
             let (tell, told) = channel();
-            let switch = Switch { fabric: fabric.clone(), node: NodeId(number), jobs: BTreeMap::new(), client: None, instance: None };
+            let (node, observe) = (NodeId(number), observe.clone());
+            let switch = Switch { fabric: fabric.clone(), node, jobs: BTreeMap::new(), client: None, instance: None, answers: true, observe };
             thread::Builder::new().name(format!("fanin-to-{}", fabric.name(NodeId(number)))).spawn(move || switch.serve(&told))?;
             orders.push(tell);
         }
@@ -130,6 +134,9 @@ struct Switch {
     client: Option<FabricClient>,
     /// Which life of the switch has been told of them.
     instance: Option<u64>,
+    /// Whether it has answered last.
+    answers: bool,
+    observe: Observer,
 }
 
 impl Switch {
@@ -169,11 +176,16 @@ impl Switch {
 
     /// Asks something; a connection that fails is tried anew once.
     fn ask<R>(&mut self, ask: impl Fn(&mut FabricClient) -> Result<R, FabricClientError>) -> Result<R, FabricClientError> {
-        let result = self.connected().and_then(&ask);
-        match result {
-            Err(FabricClientError::Connection { .. }) if self.client.take().is_some() => self.connected().and_then(&ask),
-            other => other,
+        let mut result = self.connected().and_then(&ask);
+        if matches!(result, Err(FabricClientError::Connection { .. })) && self.client.take().is_some() {
+            result = self.connected().and_then(&ask);
         }
+        let answers = !matches!(result, Err(FabricClientError::Connection { .. }));
+        if answers != self.answers {
+            self.answers = answers;
+            (self.observe)(self.fabric.name(self.node), answers);
+        }
+        result
     }
 
     fn begin(&mut self, job: Box<JobAnnouncement>) -> Result<(), String> {
@@ -206,8 +218,7 @@ impl Switch {
         if self.jobs.is_empty() {
             return;
         }
-        if let Err(error) = self.ask(|client| client.status().map(drop)) {
-            tracing::debug!(switch = self.name(), %error, "the switch does not answer");
+        if self.ask(|client| client.status().map(drop)).is_err() {
             self.client = None;
         }
     }

@@ -141,6 +141,8 @@ impl FabricPath {
     /// # Errors
     /// The job has failed.
     pub(crate) fn run(&mut self, call: &Call, buffers: &mut Buffers<'_>, link: &Link, mut patience: Patience<'_>) -> Result<(), CommError> {
+        let asked = call;
+        let call = &as_bytes(asked);
         let kind = if call.elements == 0 { CollectiveKind::Barrier } else { call.kind };
         let op = self.op_of(kind, call);
         let key = Key::of(kind, op);
@@ -151,7 +153,7 @@ impl FabricPath {
         let by_hosts = matches!(self.system_for(kind), System::Exchange(_));
         let job = &self.jobs[&key];
         let total = Blocks::new(call, (job.payload_bytes / call.width() as u32).max(1)).count();
-        link.begin(call.describe(total));
+        link.begin(asked.describe(total));
         self.delivered.reset(total);
         let what = CollectiveCall {
             kind,
@@ -161,7 +163,7 @@ impl FabricPath {
             fixed_point: None,
             elements: if kind == CollectiveKind::Barrier { 0 } else { call.elements * u64::from(call.shares()) },
             // 0 would say that there is nothing to agree on.
-            fingerprint: (call.fingerprint() as u32).max(1),
+            fingerprint: (asked.fingerprint() as u32).max(1),
         };
         let result = {
             let memory = match &mut *buffers {
@@ -253,6 +255,11 @@ impl FabricPath {
         };
         link.fail(link.failed_with(text, suspect, None))
     }
+}
+
+/// What is only copied goes as bytes, so that it needs one job for all types.
+fn as_bytes(call: &Call) -> Call {
+    if is_copy(call.kind) { Call { op: copies(DType::U8), elements: call.elements * call.width() as u64, ..*call } } else { *call }
 }
 
 /// Why the job has failed, in the words of the communicator's own link where it has any.

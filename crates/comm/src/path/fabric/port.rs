@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use fanin_core::NodeId;
 use fanin_daemon::fabric::{driver_config, node_config};
 use fanin_fabric::Fabric;
 use fanin_net::shm::Waiting;
-use fanin_net::{Socket, SocketConfig, Waker};
+use fanin_net::{NetError, Socket, SocketConfig, Waker};
 use fanin_runtime::{Watch, WorkerDriver};
 use fanin_systems::AnyNode;
 
@@ -23,6 +23,9 @@ use crate::lock::locked;
 /// After an error of the socket the thread tries again so much later.
 const RETRY: Duration = Duration::from_millis(20);
 
+/// How long an address may be taken by a port that is about to be closed.
+const CLOSING_LIMIT: Duration = Duration::from_secs(1);
+
 /// A worker's loop over links of a fabric.
 pub(crate) type HostDriver = WorkerDriver<AnyNode<[u8]>>;
 
@@ -31,6 +34,7 @@ pub(crate) struct HostPort {
     shared: Arc<Shared>,
     waker: Waker,
     watch: Watch,
+    thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -42,8 +46,8 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Ports of this process, by address: several communicators of a process are one host.
-static PORTS: Mutex<BTreeMap<SocketAddr, Weak<HostPort>>> = Mutex::new(BTreeMap::new());
+/// Ports of this process, by address and fabric: several communicators of a process are one host.
+static PORTS: Mutex<BTreeMap<(SocketAddr, u32), Weak<HostPort>>> = Mutex::new(BTreeMap::new());
 
 impl HostPort {
     /// The port of a host; it is opened where this process does not have it.
@@ -53,11 +57,12 @@ impl HostPort {
     pub(crate) fn open(fabric: &Fabric, node: NodeId, config: &Config) -> Result<Arc<HostPort>, CommError> {
         let address = fabric.node(node).address;
         let mut ports = locked(&PORTS);
-        if let Some(port) = ports.get(&address).and_then(Weak::upgrade) {
+        let key = (address, fabric.fingerprint());
+        if let Some(port) = ports.get(&key).and_then(Weak::upgrade) {
             return Ok(port);
         }
         let failed = |reason: String| CommError::System { what: format!("{} of the fabric, at {address}", fabric.name(node)), reason };
-        let socket = Socket::bind(&SocketConfig::new(address)).map_err(|error| failed(error.to_string()))?;
+        let socket = bind(address).map_err(|error| failed(error.to_string()))?;
         let (of_node, how) = (node_config(fabric, node), driver_config(config.faults, node));
         let mut driver = WorkerDriver::in_fabric(socket, &of_node, &how).map_err(|error| failed(error.to_string()))?;
         driver.set_busy(config.waiting == Waiting::Busy);
@@ -70,10 +75,10 @@ impl HostPort {
         });
         let mine = shared.clone();
         let thread = thread::Builder::new().name("fanin-host".into()).spawn(move || mine.serve());
-        thread.map_err(CommError::system("a thread for the host of a fabric"))?;
-        let port = Arc::new(HostPort { shared, waker, watch });
+        let thread = Some(thread.map_err(CommError::system("a thread for the host of a fabric"))?);
+        let port = Arc::new(HostPort { shared, waker, watch, thread });
         ports.retain(|_, port| port.strong_count() > 0);
-        ports.insert(address, Arc::downgrade(&port));
+        ports.insert(key, Arc::downgrade(&port));
         Ok(port)
     }
 
@@ -109,6 +114,21 @@ impl Drop for HostPort {
         self.shared.wanted.store(true, Ordering::Release);
         self.waker.wake();
         self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // Only then is the socket closed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes the host's address; a port of this process that is about to be closed gives it back in a moment.
+fn bind(address: SocketAddr) -> Result<Socket, NetError> {
+    let deadline = Instant::now() + CLOSING_LIMIT;
+    loop {
+        match Socket::bind(&SocketConfig::new(address)) {
+            Err(_) if Instant::now() < deadline => thread::sleep(RETRY),
+            result => return result,
+        }
     }
 }
 

@@ -1,0 +1,368 @@
+//! Communicators over fabrics of several switches: every collective is exact by every system, whatever is lost, and what cannot go on is told by
+//! name to all.
+
+mod common;
+
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use common::{PATIENT, Told, at_all, run};
+use fanin_comm::{Communicator, Config, Element, Meeting, Notices, Operator, PathReport};
+use fanin_control::FabricFile;
+use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, FabricClient, FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};
+use fanin_fabric::Fabric;
+use fanin_net::FaultPlan;
+use fanin_systems::System;
+
+const FABRIC: &str = r#"
+[defaults]
+rate = "400Mb/s"
+buffer = "1MiB"
+ecn_mark = "128KiB"
+delay = "100us"
+hello_interval = "20ms"
+hello_timeout = "1s"
+
+[leaf_spine]
+leaves = 2
+spines = 2
+hosts_per_leaf = 2
+"#;
+
+const WORLD: u32 = 4;
+
+/// Switches, and their manager.
+struct Running {
+    fabric: Fabric,
+    switches: Vec<(String, FabricDaemonHandle)>,
+    manager: Option<DaemonHandle>,
+    faults: FaultPlan,
+}
+
+/// The fabric at ports that are free, at an address of its own: ports of hosts are taken later than they are found.
+fn fabric() -> Fabric {
+    static FABRICS: AtomicU8 = AtomicU8::new(2);
+    let fabric = Fabric::parse("fabric.toml", FABRIC).unwrap();
+    let last = FABRICS.fetch_add(1, Ordering::Relaxed);
+    let pair = || {
+        let udp = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, last), 0)).unwrap();
+        TcpListener::bind(udp.local_addr().unwrap()).ok().map(|tcp| (udp, tcp))
+    };
+    // All are held until all are found, so that no port is found twice.
+    let held: Vec<(UdpSocket, TcpListener)> = std::iter::repeat_with(pair).flatten().take(fabric.nodes().len()).collect();
+    fabric.with_addresses(|node| held[node.index()].0.local_addr().unwrap())
+}
+
+impl Running {
+    fn start(faults: FaultPlan) -> Running {
+        let mut running = Running { fabric: fabric(), switches: Vec::new(), manager: None, faults };
+        for name in ["leaf0", "leaf1", "spine0", "spine1"] {
+            running.start_switch(name);
+        }
+        let file = FabricFile { name: "fabric.toml".into(), text: running.fabric.to_toml() };
+        let config = DaemonConfig::manager("127.0.0.1:0".parse().unwrap(), running.fabric.clone(), file).unwrap();
+        running.manager = Some(Daemon::start(config).unwrap());
+        running
+    }
+
+    fn start_switch(&mut self, name: &str) {
+        let node = self.fabric.node_named(name).unwrap();
+        let config = FabricDaemonConfig { faults: self.faults, ..FabricDaemonConfig::new(self.fabric.clone(), node) };
+        self.switches.push((name.to_owned(), FabricDaemon::start(config).unwrap()));
+    }
+
+    /// As where its process is killed: nobody is told.
+    fn kill_switch(&mut self, name: &str) {
+        let at = self.switches.iter().position(|(known, _)| known == name).unwrap();
+        drop(self.switches.remove(at));
+    }
+
+    fn meeting(&self) -> Meeting {
+        Meeting::Fabric(self.manager.as_ref().unwrap().control_address().to_string())
+    }
+
+    fn configs(&self, job: &str, system: Option<&str>) -> (Vec<Config>, Told) {
+        let told = Told::default();
+        let configs = (0..WORLD)
+            .map(|rank| {
+                let told = told.clone();
+                let mut variables = vec![("FANIN_RANK", rank.to_string()), ("FANIN_WORLD", WORLD.to_string())];
+                if let Meeting::Fabric(address) = self.meeting() {
+                    variables.push(("FANIN_FABRIC", address));
+                    variables.push(("FANIN_FABRIC_HOST", format!("host{rank}")));
+                }
+                variables.extend(system.map(|system| ("FANIN_SYSTEM", system.to_owned())));
+                let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
+                Config {
+                    job: job.into(),
+                    timeout: PATIENT,
+                    faults: FaultPlan { seed: u64::from(rank) + 1, ..self.faults },
+                    notices: Notices::to(move |text| told.lock().unwrap().push(text.to_string())),
+                    ..Config::from_variables(get).unwrap()
+                }
+            })
+            .collect();
+        (configs, told)
+    }
+}
+
+/// Numbers whose sums and means are exact in every type.
+fn value(rank: u32, index: usize) -> u8 {
+    (rank as usize * 4 + index % 4) as u8
+}
+
+fn vector<T: From<u8>>(rank: u32, length: usize) -> Vec<T> {
+    (0..length).map(|index| T::from(value(rank, index))).collect()
+}
+
+fn sum<T: From<u8>>(index: usize) -> T {
+    T::from((0..WORLD).map(|rank| value(rank, index)).sum())
+}
+
+/// Every collective, on vectors of a length that leaves a part of a packet.
+fn all_collectives<T: Element + From<u8> + PartialEq + std::fmt::Debug>(comm: &Communicator, share: usize) {
+    let (rank, length) = (comm.rank(), share * WORLD as usize);
+    let mut reduced: Vec<T> = vector(rank, length);
+    comm.allreduce(&mut reduced, Operator::Sum).unwrap();
+    assert!((0..length).all(|index| reduced[index] == sum(index)), "allreduce");
+    let mut largest: Vec<T> = vector(rank, length);
+    comm.allreduce(&mut largest, Operator::Max).unwrap();
+    assert!((0..length).all(|index| largest[index] == T::from(value(WORLD - 1, index))), "max");
+    let mut at_root: Vec<T> = vector(rank, length);
+    comm.reduce(&mut at_root, Operator::Sum, 1).unwrap();
+    assert!(rank != 1 || (0..length).all(|index| at_root[index] == sum(index)), "reduce");
+    let mut told: Vec<T> = vector(rank, length);
+    comm.broadcast(&mut told, 2).unwrap();
+    assert!((0..length).all(|index| told[index] == T::from(value(2, index))), "broadcast");
+    let mut own: Vec<T> = vector(0, share);
+    comm.reduce_scatter(&vector::<T>(rank, length), &mut own, Operator::Sum).unwrap();
+    assert!((0..share).all(|index| own[index] == sum(rank as usize * share + index)), "reduce-scatter");
+    let mut all: Vec<T> = vector(0, length);
+    comm.all_gather(&vector::<T>(rank, share), &mut all).unwrap();
+    assert!((0..length).all(|index| all[index] == T::from(value((index / share) as u32, index % share))), "all-gather");
+    comm.barrier().unwrap();
+}
+
+#[test]
+fn every_collective_is_exact_by_every_system() {
+    let running = Running::start(FaultPlan::default());
+    for system in System::all() {
+        let Ok(Some(_)) = Config::from_variables(|name| match name {
+            "FANIN_SYSTEM" => Some(system.name().into()),
+            "FANIN_FABRIC" => Some("m:1".into()),
+            "FANIN_RANK" => Some("0".into()),
+            "FANIN_WORLD" => Some("2".into()),
+            _ => None,
+        })
+        .map(|config| config.system) else {
+            continue;
+        };
+        let (configs, _) = running.configs(system.name(), Some(system.name()));
+        let name = system.name();
+        run(configs, move |comm| {
+            assert!(matches!(comm.path(), PathReport::Fabric { system, .. } if *system == name), "{}", comm.path());
+            all_collectives::<f32>(&comm, 701);
+        });
+    }
+}
+
+#[test]
+fn every_type_and_means_are_exact_and_groups_are_jobs_of_their_own() {
+    let running = Running::start(FaultPlan::default());
+    let (configs, _) = running.configs("types", None);
+    run(configs, |comm| {
+        all_collectives::<u8>(&comm, 33);
+        all_collectives::<i32>(&comm, 500);
+        all_collectives::<f64>(&comm, 3);
+        let mut mean = vector::<f32>(comm.rank(), 1_000);
+        comm.allreduce(&mut mean, Operator::Avg).unwrap();
+        assert!((0..1_000).all(|index| mean[index] == sum::<f32>(index) / WORLD as f32), "canary's leaders divide");
+        let group = comm.split(Some(comm.rank() % 2), 0).unwrap().expect("every rank has a group");
+        let mut ranks = [comm.rank() as f32];
+        group.allreduce(&mut ranks, Operator::Sum).unwrap();
+        assert_eq!(ranks, [if comm.rank() % 2 == 0 { 2.0 } else { 4.0 }]);
+        let sparse = comm.allreduce_sparse(&[u64::from(comm.rank()), 9], &[1.0f32, 2.0], 100, Operator::Sum).unwrap();
+        assert_eq!((sparse.indices, sparse.values), (vec![0, 1, 2, 3, 9], vec![1.0, 1.0, 1.0, 1.0, 8.0]));
+        assert!(sparse.report.to_string().contains("the fabric sums dense vectors"), "{}", sparse.report);
+    });
+    let (configs, _) = running.configs("tree", Some("tree"));
+    run(configs, |comm| {
+        let mut mean = vector::<f32>(comm.rank(), 1_000);
+        comm.allreduce(&mut mean, Operator::Avg).unwrap();
+        assert!((0..1_000).all(|index| mean[index] == sum::<f32>(index) / WORLD as f32), "hosts divide");
+    });
+}
+
+#[test]
+fn sums_are_exact_where_every_link_loses_packets() {
+    let faults = FaultPlan { loss: 0.01, duplicate: 0.005, reorder: 0.005, seed: 7, ..FaultPlan::default() };
+    let running = Running::start(faults);
+    for system in ["canary", "tree", "switchml", "rina", "a2tp", "ring"] {
+        let (configs, _) = running.configs(system, Some(system));
+        let retransmitted = run(configs, |comm| {
+            for share in [1, 20_000] {
+                all_collectives::<f32>(&comm, share);
+            }
+            comm.statistics().counters.retransmitted.iter().sum::<u64>()
+        });
+        assert!(retransmitted.iter().sum::<u64>() > 0, "{system}");
+    }
+}
+
+/// Sums until told to stop; gives how many sums there were.
+fn sum_until(comm: &Communicator, stop: &AtomicBool, length: usize) -> u32 {
+    let mut rounds = 0;
+    loop {
+        let mut vector: Vec<f32> = vector(comm.rank(), length);
+        // All ranks stop after the same sum.
+        vector[0] = if stop.load(Ordering::Relaxed) { 1.0 } else { 0.0 };
+        comm.allreduce(&mut vector, Operator::Sum).unwrap();
+        assert!((1..length).all(|index| vector[index] == sum::<f32>(index)), "sum {rounds}");
+        rounds += 1;
+        if vector[0] > 0.0 {
+            return rounds;
+        }
+    }
+}
+
+#[test]
+fn a_killed_spine_and_a_restarted_leaf_cost_no_sum_of_canary() {
+    let mut running = Running::start(FaultPlan::default());
+    let (configs, _) = running.configs("kill", Some("canary"));
+    let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(0)));
+    let (told, counted) = (stop.clone(), begun.clone());
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            sum_until(&comm, &AtomicBool::new(true), 10);
+            *counted.lock().unwrap() += 1;
+            sum_until(&comm, &told, 200_000)
+        })
+    });
+    while *begun.lock().unwrap() < WORLD {
+        thread::sleep(Duration::from_millis(1));
+    }
+    for name in ["spine0", "leaf1"] {
+        thread::sleep(Duration::from_millis(100));
+        running.kill_switch(name);
+        thread::sleep(Duration::from_millis(100));
+        running.start_switch(name);
+        // The manager tells it of the job again.
+        let address = running.fabric.node(running.fabric.node_named(name).unwrap()).address;
+        while FabricClient::connect(address, PATIENT).unwrap().status().unwrap().jobs.is_empty() {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(ranks.join().unwrap().iter().all(|rounds| *rounds > 0));
+}
+
+#[test]
+fn a_rank_that_is_gone_is_named_by_all() {
+    let running = Running::start(FaultPlan::default());
+    for system in ["canary", "tree", "rina"] {
+        let (configs, _) = running.configs(&format!("gone-{system}"), Some(system));
+        let all_have_it = Arc::new(Barrier::new(WORLD as usize));
+        let errors = run(configs, move |comm| {
+            sum_until(&comm, &AtomicBool::new(true), 100);
+            all_have_it.wait();
+            if comm.rank() == 2 {
+                comm.abort("its user has had enough");
+                return String::new();
+            }
+            let mut vector = vec![1.0f32; 50_000];
+            let error = comm.allreduce(&mut vector, Operator::Sum).unwrap_err();
+            assert_eq!(error.suspect_rank(), Some(2), "{error}");
+            error.to_string()
+        });
+        assert!(errors.iter().enumerate().all(|(rank, error)| rank == 2 || error.contains("rank 2 has ended the job")), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_static_tree_whose_switch_is_gone_ends_with_an_error() {
+    let mut running = Running::start(FaultPlan::default());
+    let (configs, _) = running.configs("static", Some("tree"));
+    let configs: Vec<Config> = configs.into_iter().map(|config| Config { timeout: Duration::from_secs(2), ..config }).collect();
+    let (gone, joined) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(0)));
+    let (is_gone, counted) = (gone.clone(), joined.clone());
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            sum_until(&comm, &AtomicBool::new(true), 100);
+            *counted.lock().unwrap() += 1;
+            while !is_gone.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            comm.allreduce(&mut [1.0f32; 10], Operator::Sum).unwrap_err().to_string()
+        })
+    });
+    while *joined.lock().unwrap() < WORLD {
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.kill_switch("leaf1");
+    gone.store(true, Ordering::Relaxed);
+    for error in ranks.join().unwrap() {
+        assert!(error.contains("leaf1"), "{error}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name() {
+    let running = Running::start(FaultPlan::default());
+    let two = |change: &dyn Fn(&mut Config)| {
+        let (configs, _) = running.configs("wrong", None);
+        let pair = configs.into_iter().take(2).map(|config| {
+            let mut config = Config { world: 2, timeout: Duration::from_secs(5), ..config };
+            change(&mut config);
+            config
+        });
+        let errors = at_all(pair.collect(), |_| ()).into_iter().map(|result| result.expect_err("it is refused").to_string());
+        errors.collect::<Vec<String>>()
+    };
+    let nowhere = two(&|config| config.fabric_host = None);
+    assert!(nowhere.iter().all(|error| error.contains("set FANIN_FABRIC_HOST to one of host0,")), "{nowhere:?}");
+    let unknown = two(&|config| config.fabric_host = Some("host9".into()));
+    assert!(unknown.iter().all(|error| error.contains("FANIN_FABRIC_HOST = host9: expected a host of the fabric: host0,")), "{unknown:?}");
+    let same = two(&|config| config.fabric_host = Some("host1".into()));
+    assert!(same.iter().any(|error| error.contains("are both host \"host1\"")), "{same:?}");
+    let different = two(&|config| {
+        let name = if config.rank == 0 { "tree" } else { "canary" };
+        config.system = System::all().into_iter().find(|system| system.name() == name);
+    });
+    assert!(different.iter().any(|error| error.contains("different things") && error.contains("system")), "{different:?}");
+    let manager = running.manager.as_ref().unwrap().control_address().to_string();
+    let as_switch = two(&|config| (config.meeting, config.fabric_host) = (Meeting::Switch(manager.clone()), None));
+    assert!(as_switch.iter().all(|error| error.contains("FANIN_FABRIC and not as FANIN_SWITCH")), "{as_switch:?}");
+    let switch = Daemon::start(DaemonConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let as_fabric = two(&|config| config.meeting = Meeting::Fabric(switch.control_address().to_string()));
+    assert!(as_fabric.iter().all(|error| error.contains("a switch answers there, and no manager of a fabric")), "{as_fabric:?}");
+}
+
+#[test]
+fn options_that_mean_nothing_in_a_fabric_are_refused() {
+    let read = |variable: (&str, &str)| {
+        let all = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_FABRIC", "m:7701"), variable];
+        Config::from_variables(|name| all.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
+    };
+    for (variable, expected) in [
+        (("FANIN_SYSTEM", "flare"), "FANIN_SYSTEM = flare: expected auto, or a system that sums dense vectors: ring, tree, canary"),
+        (("FANIN_SYSTEM", "canry"), "FANIN_SYSTEM = canry: expected auto"),
+        (("FANIN_TRANSPORT", "shm"), "transport = shm: expected auto or udp in a fabric"),
+        (("FANIN_FIXED_POINT", "1"), "fixed_point = true: expected false in a fabric"),
+        (("FANIN_SPARSE", "switch"), "sparse = switch: expected auto or lists in a fabric"),
+        (("FANIN_BIND", "127.0.0.1"), "bind = 127.0.0.1: expected none in a fabric"),
+        (("FANIN_SWITCH", "s:1"), "FANIN_SWITCH = s:1: expected none beside FANIN_FABRIC"),
+        (("FANIN_FABRIC", "m"), "FANIN_FABRIC = m: expected HOST:PORT"),
+    ] {
+        let error = read(variable).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let without = |name: &'static str, value: &'static str| {
+        let all = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_SWITCH", "s:1"), (name, value)];
+        Config::from_variables(|name| all.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string())).unwrap_err().to_string()
+    };
+    assert!(without("FANIN_SYSTEM", "tree").starts_with("system = tree: expected none without a fabric (FANIN_FABRIC)"));
+    assert!(without("FANIN_FABRIC_HOST", "host1").starts_with("fabric_host = host1: expected none without a fabric"));
+}
