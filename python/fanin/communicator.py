@@ -38,6 +38,9 @@ def init(
     world: int | None = None,
     job: str | None = None,
     switch: str | None = None,
+    fabric: str | None = None,
+    fabric_host: str | None = None,
+    system: str | None = None,
     rendezvous: str | None = None,
     timeout: float | str | None = None,
     stall_notice: float | str | None = None,
@@ -62,6 +65,9 @@ def init(
         world: Number of ranks (``FANIN_WORLD``).
         job: The job's name, the same at all ranks (``FANIN_JOB``).
         switch: ``HOST:PORT`` of a switch, ``fanin switch`` (``FANIN_SWITCH``).
+        fabric: ``HOST:PORT`` of the manager of a fabric of several switches, ``fanin manager`` (``FANIN_FABRIC``).
+        fabric_host: The host of the fabric that this process is (``FANIN_FABRIC_HOST``); by default the one at its address.
+        system: The system that sums in a fabric, as ``"canary"`` or ``"tree"`` (``FANIN_SYSTEM``; ``"auto"``).
         rendezvous: Without a switch, ``HOST:PORT`` at which rank 0 listens (``FANIN_RENDEZVOUS``).
         timeout: How long to wait for other ranks or the switch, in seconds, or as ``"90s"`` (``FANIN_TIMEOUT``; 60).
         stall_notice: After how long without progress to say why, likewise (``FANIN_STALL_NOTICE``; 5).
@@ -89,6 +95,9 @@ def init(
             world=world,
             job=job,
             switch=switch,
+            fabric=fabric,
+            fabric_host=fabric_host,
+            system=system,
             rendezvous=rendezvous,
             timeout=timeout,
             stall_notice=stall_notice,

@@ -117,6 +117,7 @@ impl Communicator {
         let wanted = fabric::system_of(&config, op);
         let joined = meeting::fabric::join(&config, wanted, None, |place, admitted| fabric::enter(&config, place, admitted, op))?;
         let meeting::fabric::Joined { opened, place, manager } = joined;
+        let config = Config { fabric_host: Some(place.name().to_owned()), ..config };
         let mut path = FabricPath::new(&config, &place);
         path.begin_with(&opened.admitted);
         let report = PathReport::Fabric {

@@ -16,6 +16,9 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("world", "FANIN_WORLD"),
     ("job", "FANIN_JOB"),
     ("switch", "FANIN_SWITCH"),
+    ("fabric", "FANIN_FABRIC"),
+    ("fabric_host", "FANIN_FABRIC_HOST"),
+    ("system", "FANIN_SYSTEM"),
     ("rendezvous", "FANIN_RENDEZVOUS"),
     ("timeout", "FANIN_TIMEOUT"),
     ("stall_notice", "FANIN_STALL_NOTICE"),
@@ -30,7 +33,7 @@ const KEYWORDS: &[(&str, &str)] = &[
 ];
 
 /// Variables that say where ranks meet: an argument that does makes all of them void.
-const MEETING: &[&str] = &["FANIN_SWITCH", "FANIN_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT"];
+const MEETING: &[&str] = &["FANIN_SWITCH", "FANIN_FABRIC", "FANIN_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT"];
 
 /// Reads keyword arguments, and behind them the environment where `environment` says so. `None` is as if it was not given.
 ///
@@ -89,8 +92,8 @@ fn wrong(py: Python<'_>, error: ConfigError, given: &BTreeMap<&str, String>) -> 
         }
         ConfigError::NoMeeting { world } => {
             let text = format!(
-                "{world} ranks, but no place to meet: give switch=\"HOST:PORT\", or rendezvous=\"HOST:PORT\" of rank 0, or set FANIN_SWITCH or \
-                 FANIN_RENDEZVOUS"
+                "{world} ranks, but no place to meet: give switch=\"HOST:PORT\", fabric=\"HOST:PORT\" of a fabric's manager, or \
+                 rendezvous=\"HOST:PORT\" of rank 0, or set FANIN_SWITCH, FANIN_FABRIC or FANIN_RENDEZVOUS"
             );
             return errors::named(py, "ConfigurationError", text, None, None);
         }

@@ -114,8 +114,9 @@ class FaninBackend(Backend):
 
     def _check_settings(self) -> None:
         """Whether the communicator takes the settings and the environment, as a rank that is alone and meets nobody."""
+        fabric = self._settings.get("fabric") or os.environ.get("FANIN_FABRIC")
         switch = self._settings.get("switch") or os.environ.get("FANIN_SWITCH") or "127.0.0.1:1"
-        place = Place(job="torch/check", switch=switch)
+        place = Place(job="torch/check", fabric=fabric) if fabric else Place(job="torch/check", switch=switch)
         self._communicator(place, 0, 1).close()
 
     def _communicator(self, place: Place, rank: int, size: int) -> Communicator:
@@ -124,6 +125,7 @@ class FaninBackend(Backend):
             world=size,
             job=place.job,
             switch=place.switch,
+            fabric=place.fabric,
             rendezvous=place.rendezvous,
             timeout=self._timeout_s,
             notices=_log.warning,

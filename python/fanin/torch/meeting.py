@@ -83,6 +83,8 @@ class Place:
     job: str
     #: ``HOST:PORT`` of a switch that is there for all, or
     switch: str | None = None
+    #: ``HOST:PORT`` of the manager of a fabric of several switches, or
+    fabric: str | None = None
     #: ``HOST:PORT`` of the switch in rank 0's process.
     rendezvous: str | None = None
     #: Why there is none, and who is to blame.
@@ -283,6 +285,8 @@ class Meeting:
         prefix = os.environ.get("FANIN_JOB") or os.environ.get("TORCHELASTIC_RUN_ID") or "torch"
         job = f"{prefix[:64]}/{uuid.uuid4().hex[:16]}"
         local = len(hosts) == 1
+        if fabric := self._me.options.get("fabric") or os.environ.get("FANIN_FABRIC"):
+            return Place(job=job, fabric=fabric, local=local)
         if switch := self._me.options.get("switch") or os.environ.get("FANIN_SWITCH"):
             return Place(job=job, switch=switch, local=local)
         return Place(job=job, rendezvous=HOSTING.open(own_address(self._store, local), self._timeout), local=local)

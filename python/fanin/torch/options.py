@@ -24,12 +24,15 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "payload": ((int,), "a number of bytes"),
     "window": ((int,), "a number of packets"),
     "switch": ((str,), "'HOST:PORT' of a switch"),
+    "fabric": ((str,), "'HOST:PORT' of the manager of a fabric"),
+    "fabric_host": ((str,), "the name of a host of the fabric"),
+    "system": ((str,), "'auto', or the name of a system"),
     "bind": ((str,), "an IP address of this host"),
     "stall_notice": ((int, float), "a number of seconds"),
 }
 
 #: What a rank may have for itself; all others must be the same at all ranks.
-_OF_A_RANK = {"wait", "bind", "stall_notice"}
+_OF_A_RANK = {"wait", "bind", "stall_notice", "fabric_host"}
 
 #: What is PyTorch's to say, and how.
 _OF_PYTORCH = {
@@ -88,7 +91,7 @@ def common(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_communicator(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those that are the communicator's; the others say where it is, or which operators it is asked for."""
-    return {key: value for key, value in settings.items() if key not in ("switch", "nan")}
+    return {key: value for key, value in settings.items() if key not in ("switch", "fabric", "nan")}
 
 
 def tell_void_variables() -> None:

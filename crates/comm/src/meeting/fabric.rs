@@ -1,7 +1,8 @@
 //! How ranks find each other at the manager of a fabric, and which host of it each one is.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use fanin_control::{Admitted, ClientMessage, ClientSession, FabricFile, Join, SwitchMessage, encode};
@@ -12,6 +13,7 @@ use super::{SOFTWARE, Talk, Wanted, connect, count_job, request, resolve};
 use crate::config::{Config, Meeting};
 use crate::error::CommError;
 use crate::link::Opened;
+use crate::lock::locked;
 use crate::path::fabric::port::HostPort;
 use crate::runner::Runner;
 
@@ -97,6 +99,9 @@ pub(crate) fn join(
     Ok(Joined { opened: Opened { stream: talk.stream, session: talk.session, join, admitted }, place, manager })
 }
 
+/// Which host this process is, by fabric: the first one that it was.
+static HERE: Mutex<BTreeMap<u32, NodeId>> = Mutex::new(BTreeMap::new());
+
 /// Reads the fabric, and finds this rank's host in it.
 fn find(config: &Config, file: Option<FabricFile>, (local, manager): (IpAddr, SocketAddr)) -> Result<Place, CommError> {
     let what = |reason: String| CommError::System { what: format!("the fabric that is managed at {manager}"), reason };
@@ -106,10 +111,12 @@ fn find(config: &Config, file: Option<FabricFile>, (local, manager): (IpAddr, So
     let fabric = Fabric::parse(&name, &text).map_err(|error| what(error.to_string()))?;
     let node = host_of(config, &fabric, local).map_err(what)?;
     let port = HostPort::open(&fabric, node, config)?;
+    // A group of ranks numbers its ranks anew, and they are the hosts that they were.
+    locked(&HERE).entry(fabric.fingerprint()).or_insert(node);
     Ok(Place { fabric: Arc::new(fabric), file: name, node, port })
 }
 
-/// The host that a rank is: the one that is named or, of those at the address that this process has towards the manager, the only one or, on
+/// The host that a rank is: the one that is named, the one that this process is already or, of those at the address that this process has towards the manager, the only one or, on
 /// loopback, the one with the rank's number.
 fn host_of(config: &Config, fabric: &Fabric, local: IpAddr) -> Result<NodeId, String> {
     let names = |hosts: &[NodeId]| hosts.iter().take(8).map(|host| fabric.name(*host)).collect::<Vec<_>>().join(", ");
@@ -119,6 +126,9 @@ fn host_of(config: &Config, fabric: &Fabric, local: IpAddr) -> Result<NodeId, St
         return named.ok_or_else(|| format!("FANIN_FABRIC_HOST = {name}: expected a host of the fabric: {}", names(&all)));
     }
     let here: Vec<NodeId> = all.iter().copied().filter(|host| fabric.node(*host).address.ip() == local).collect();
+    if let Some(known) = locked(&HERE).get(&fabric.fingerprint()) {
+        return Ok(*known);
+    }
     match here[..] {
         [only] => Ok(only),
         [] => Err(format!("no host of the fabric has the address {local} that this process has: set FANIN_FABRIC_HOST to one of {}", names(&all))),

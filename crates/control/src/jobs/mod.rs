@@ -116,11 +116,13 @@ impl Jobs {
     /// A switch without jobs.
     pub fn new(config: JobsConfig) -> Self {
         let switch_instance = derive(config.seed, 0);
+        // Switches of a fabric may still have jobs of an earlier manager, which go on without it.
+        let next_job_id = if config.fabric.is_some() { (switch_instance as u16).max(1) } else { 1 };
         Jobs {
             config,
             switch_instance,
             drawn: 0,
-            next_job_id: 1,
+            next_job_id,
             connections: BTreeMap::new(),
             jobs: BTreeMap::new(),
             actions: VecDeque::new(),

@@ -1,0 +1,207 @@
+//! `fanin manager` with the switches of a fabric and ranks as processes: what is killed costs no sum, or is named by all that are left.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use common::{folder, refused};
+use fanin_comm::{Communicator, Config, Meeting, Notices, Operator};
+use fanin_fabric::Fabric;
+
+const FABRIC: &str = r#"
+[defaults]
+rate = "400Mb/s"
+buffer = "1MiB"
+delay = "100us"
+hello_interval = "20ms"
+hello_timeout = "1s"
+
+[leaf_spine]
+leaves = 2
+spines = 2
+hosts_per_leaf = 2
+"#;
+
+const WORLD: u32 = 4;
+
+/// A process that is killed where a test ends without ending it.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    /// Starts `fanin`, and waits for its first line.
+    fn start(folder: &Path, arguments: &[&str]) -> (Process, String) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_fanin"))
+            .current_dir(folder)
+            .args(arguments)
+            .env("RUST_LOG", "error")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (Process(child), line.trim_end().to_owned())
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+struct Running {
+    folder: PathBuf,
+    manager: Option<Process>,
+    address: String,
+    _switches: Vec<Process>,
+}
+
+/// The fabric at ports that are free, at the address of this test alone: ports of hosts are taken later than they are found.
+fn start(test: &str, last: u8) -> Running {
+    let folder = folder(test);
+    let fabric = Fabric::parse("test", FABRIC).unwrap();
+    let pair = || {
+        let udp = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, last), 0)).unwrap();
+        TcpListener::bind(udp.local_addr().unwrap()).ok().map(|tcp| (udp, tcp))
+    };
+    // All are held until all are found, so that no port is found twice.
+    let held: Vec<(UdpSocket, TcpListener)> = std::iter::repeat_with(pair).flatten().take(fabric.nodes().len()).collect();
+    let fabric = fabric.with_addresses(|node| held[node.index()].0.local_addr().unwrap());
+    fs::write(folder.join("fabric.toml"), fabric.to_toml()).unwrap();
+    drop(held);
+    let switch = |name: &&str| Process::start(&folder, &["switch", "--fabric", "fabric.toml", "--name", name]).0;
+    let switches = ["leaf0", "leaf1", "spine0", "spine1"].iter().map(switch).collect();
+    let (manager, line) = Process::start(&folder, &["manager", "fabric.toml", "--listen", "127.0.0.1:0"]);
+    let address = line.strip_prefix("ranks join at ").unwrap().to_owned();
+    Running { folder, manager: Some(manager), address, _switches: switches }
+}
+
+impl Running {
+    fn rank(&self, rank: u32, more: &[&str]) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_fanin"))
+            .current_dir(&self.folder)
+            .args(["bench", "allreduce", "--world", "4", "--fabric", &self.address, "--format", "json", "--rank", &rank.to_string()])
+            .args(more)
+            .env("FANIN_FABRIC_HOST", format!("host{rank}"))
+            .env("RUST_LOG", "error")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Configurations of ranks that are threads of this test.
+    fn configs(&self, notices: &Notices) -> Vec<Config> {
+        let config = |rank| Config {
+            fabric_host: Some(format!("host{rank}")),
+            timeout: Duration::from_secs(3),
+            notices: notices.clone(),
+            ..Config::new(rank, WORLD, Meeting::Fabric(self.address.clone()))
+        };
+        (0..WORLD).map(config).collect()
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn ranks_of_other_processes_sum_over_the_fabric() {
+    let running = start("manager-sums", 1);
+    for system in ["canary", "rina"] {
+        let ranks: Vec<Child> = (0..WORLD).map(|rank| running.rank(rank, &["--sizes", "4B,256KiB", "--iterations", "3", "--system", system])).collect();
+        for rank in ranks {
+            let output = rank.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", text(&output));
+            let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(rows.as_array().unwrap().iter().all(|row| row["wrong"] == 0), "{rows}");
+            assert!(rows[0]["path"].as_str().unwrap().starts_with(&format!("{system} over the fabric fabric.toml, as host")), "{rows}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_is_named_by_all_others() {
+    let running = start("manager-rank", 2);
+    let mut ranks: Vec<Child> =
+        (0..WORLD).map(|rank| running.rank(rank, &["--sizes", "1MiB", "--iterations", "100000", "--timeout", "5s"])).collect();
+    thread::sleep(Duration::from_secs(2));
+    let mut killed = ranks.remove(1);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    for rank in ranks {
+        let output = rank.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert!(text(&output).contains("rank 1"), "{}", text(&output));
+    }
+}
+
+#[test]
+fn a_job_survives_the_end_of_its_manager() {
+    let mut running = start("manager-gone", 3);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = told.clone();
+    let notices = Notices::to(move |text| tell.lock().unwrap().push(text.to_owned()));
+    let (ready, gone) = (Arc::new(Barrier::new(WORLD as usize + 1)), Arc::new(AtomicBool::new(false)));
+    let ranks: Vec<_> = running
+        .configs(&notices)
+        .into_iter()
+        .map(|config| {
+            let (ready, gone) = (ready.clone(), gone.clone());
+            thread::spawn(move || {
+                let comm = Communicator::join(config).unwrap();
+                let sum = |comm: &Communicator| {
+                    let mut vector = vec![comm.rank() as f32; 100_000];
+                    comm.allreduce(&mut vector, Operator::Sum).unwrap();
+                    assert!(vector.iter().all(|sum| *sum == 6.0));
+                };
+                sum(&comm);
+                ready.wait();
+                while !gone.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                // Also when it has not been found again.
+                for _ in 0..5 {
+                    sum(&comm);
+                    thread::sleep(Duration::from_secs(1));
+                }
+            })
+        })
+        .collect();
+    ready.wait();
+    running.manager.take().unwrap().kill();
+    gone.store(true, Ordering::Relaxed);
+    ranks.into_iter().for_each(|rank| rank.join().unwrap());
+    let told = told.lock().unwrap();
+    assert!(told.iter().any(|text| text.contains("the manager of the fabric at") && text.contains("is lost")), "{told:?}");
+    assert!(told.iter().any(|text| text.contains("goes on in the fabric without its manager")), "{told:?}");
+}
+
+#[test]
+fn wrong_files_and_places_are_named() {
+    let folder = folder("manager-wrong");
+    fs::write(folder.join("fabric.toml"), "[defaults]\nrate = \"fast\"\n").unwrap();
+    assert!(refused(&folder, &["manager", "fabric.toml"]).contains("fabric.toml:2: defaults.rate = \"fast\""));
+    assert!(refused(&folder, &["manager", "none.toml"]).contains("none.toml: cannot be read"));
+    fs::write(folder.join("fabric.toml"), FABRIC).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = common::fanin(&folder, &["manager", "fabric.toml", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains(&format!("cannot listen for control connections at {address}")), "{}", text(&output));
+}
