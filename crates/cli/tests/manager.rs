@@ -124,7 +124,8 @@ fn text(output: &Output) -> String {
 fn ranks_of_other_processes_sum_over_the_fabric() {
     let running = start("manager-sums", 1);
     for system in ["canary", "rina"] {
-        let ranks: Vec<Child> = (0..WORLD).map(|rank| running.rank(rank, &["--sizes", "4B,256KiB", "--iterations", "3", "--system", system])).collect();
+        let ranks: Vec<Child> =
+            (0..WORLD).map(|rank| running.rank(rank, &["--sizes", "4B,256KiB", "--iterations", "3", "--system", system])).collect();
         for rank in ranks {
             let output = rank.wait_with_output().unwrap();
             assert!(output.status.success(), "{}", text(&output));

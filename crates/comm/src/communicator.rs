@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytemuck::{AnyBitPattern, NoUninit};
-use fanin_control::CustomCall;
+use fanin_control::{Admitted, CustomCall};
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator, OrderFree, Rank};
 use fanin_daemon::DaemonHandle;
 use fanin_operator::CustomOperator;
@@ -20,6 +20,7 @@ use crate::element::Element;
 use crate::error::CommError;
 use crate::link::{Link, Opened, Survival};
 use crate::lock::locked;
+use crate::meeting::fabric::Place;
 use crate::meeting::{self, Wanted};
 use crate::path::datagrams::DatagramPath;
 use crate::path::fabric::{self, FabricPath};
@@ -113,13 +114,14 @@ impl Communicator {
 
     /// Joins a job at the manager of a fabric.
     fn join_fabric(config: Config) -> Result<Self, CommError> {
-        let (_, op) = fabric::FIRST;
-        let wanted = fabric::system_of(&config, op);
-        let joined = meeting::fabric::join(&config, wanted, None, |place, admitted| fabric::enter(&config, place, admitted, op))?;
+        let (kind, op) = fabric::FIRST;
+        let wanted = (fabric::system_of(&config, op), kind);
+        let enter = |place: &Place, admitted: &Admitted, op| fabric::enter(&config, place, admitted, op);
+        let (joined, wanted) = meeting::fabric::join_or_fall_back(&config, wanted, None, enter)?;
         let meeting::fabric::Joined { opened, place, manager } = joined;
         let config = Config { fabric_host: Some(place.name().to_owned()), ..config };
         let mut path = FabricPath::new(&config, &place);
-        path.begin_with(&opened.admitted);
+        path.begin_with(&opened.admitted, wanted);
         let report = PathReport::Fabric {
             manager,
             file: place.file.clone(),

@@ -59,6 +59,16 @@ pub enum SparsePath {
     Lists,
 }
 
+/// What becomes of a job whose switches do not take it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fallback {
+    /// It is run by a ring of the hosts, and a notice says why.
+    #[default]
+    Ring,
+    /// It fails.
+    Error,
+}
+
 /// Takes what the user should know while a communicator waits: who is missing, why nothing moves.
 ///
 /// It is called in a thread of its own. Where it takes long, as one that writes to a pipe that nobody reads, it holds nothing up: what is to be
@@ -187,6 +197,8 @@ pub struct Config {
     pub operators: Vec<CustomOperator>,
     /// The system that sums in a fabric; by default the one that this version takes for the best.
     pub system: Option<System>,
+    /// What becomes of a job in a fabric whose switches do not take it; the same at all ranks.
+    pub fallback: Fallback,
     /// The host of the fabric that this process is; by default the one at its address.
     pub fabric_host: Option<String>,
     /// Injected faults of what this rank sends by UDP, and the switch if it runs in this process: for tests and demonstrations.
@@ -219,6 +231,7 @@ impl Config {
             sparse: SparsePath::Auto,
             operators: Vec::new(),
             system: None,
+            fallback: Fallback::Ring,
             fabric_host: None,
             faults: FaultPlan::default(),
             notices: Notices::default(),
@@ -309,6 +322,9 @@ impl Config {
         }
         if let Some((name, value)) = first(&["FANIN_SYSTEM"]) {
             config.system = Config::asked_system(name, &value)?;
+        }
+        if let Some((name, value)) = first(&["FANIN_FALLBACK"]) {
+            config.fallback = choose(name, &value, &[("ring", Fallback::Ring), ("error", Fallback::Error)])?;
         }
         config.fabric_host = first(&["FANIN_FABRIC_HOST"]).map(|(_, value)| value);
         config.check()?;
@@ -463,7 +479,9 @@ pub enum ConfigError {
         set: &'static str,
     },
     /// Several ranks do not know where to meet.
-    #[error("{world} ranks, but no place to meet: set FANIN_SWITCH=HOST:PORT, FANIN_FABRIC=HOST:PORT of a fabric's manager, or FANIN_RENDEZVOUS=HOST:PORT of rank 0")]
+    #[error(
+        "{world} ranks, but no place to meet: set FANIN_SWITCH=HOST:PORT, FANIN_FABRIC=HOST:PORT of a fabric's manager, or FANIN_RENDEZVOUS=HOST:PORT of rank 0"
+    )]
     NoMeeting {
         /// How many.
         world: u32,

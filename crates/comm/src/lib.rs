@@ -50,7 +50,7 @@ mod within;
 
 pub use call::{CallOp, Progress, RegisteredOperator};
 pub use communicator::Communicator;
-pub use config::{Config, ConfigError, Interrupt, Meeting, Notices, SparsePath, Transport, VARIABLES};
+pub use config::{Config, ConfigError, Fallback, Interrupt, Meeting, Notices, SparsePath, Transport, VARIABLES};
 pub use element::Element;
 pub use error::CommError;
 pub use fanin_control::FailureKind;

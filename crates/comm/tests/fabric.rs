@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{PATIENT, Told, at_all, run};
-use fanin_comm::{Communicator, Config, Element, Meeting, Notices, Operator, PathReport};
+use fanin_comm::{Communicator, Config, Element, Fallback, Meeting, Notices, Operator, PathReport};
 use fanin_control::FabricFile;
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, FabricClient, FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};
 use fanin_fabric::Fabric;
@@ -309,6 +309,32 @@ fn a_static_tree_whose_switch_is_gone_ends_with_an_error() {
 }
 
 #[test]
+fn hosts_sum_where_switches_have_no_room_and_say_why() {
+    let mut running = Running::start(FaultPlan::default());
+    for name in ["leaf0", "leaf1", "spine0", "spine1"] {
+        running.kill_switch(name);
+        let node = running.fabric.node_named(name).unwrap();
+        let config = FabricDaemonConfig { memory_bytes_max: 4 << 10, ..FabricDaemonConfig::new(running.fabric.clone(), node) };
+        running.switches.push((name.to_owned(), FabricDaemon::start(config).unwrap()));
+    }
+    let (configs, told) = running.configs("small", Some("canary"));
+    run(configs, |comm| {
+        assert!(matches!(comm.path(), PathReport::Fabric { system: "ring", .. }), "{}", comm.path());
+        all_collectives::<f32>(&comm, 700);
+        let mut mean = vector::<f32>(comm.rank(), 100);
+        comm.allreduce(&mut mean, Operator::Avg).unwrap();
+        assert!((0..100).all(|index| mean[index] == sum::<f32>(index) / WORLD as f32));
+    });
+    let told = told.lock().unwrap();
+    assert!(told.iter().any(|text| text.contains("goes on by hosts alone, since") && text.contains("refuses: job")), "{told:?}");
+    let (configs, _) = running.configs("strict", Some("tree"));
+    let strict = configs.into_iter().map(|config| Config { fallback: Fallback::Error, ..config }).collect();
+    for error in at_all(strict, |_| ()).into_iter().map(|result| result.expect_err("there is no room").to_string()) {
+        assert!(error.contains("refuses: job"), "{error}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_by_name() {
     let running = Running::start(FaultPlan::default());
     let two = |change: &dyn Fn(&mut Config)| {
@@ -361,7 +387,9 @@ fn options_that_mean_nothing_in_a_fabric_are_refused() {
     }
     let without = |name: &'static str, value: &'static str| {
         let all = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_SWITCH", "s:1"), (name, value)];
-        Config::from_variables(|name| all.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string())).unwrap_err().to_string()
+        Config::from_variables(|name| all.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
+            .unwrap_err()
+            .to_string()
     };
     assert!(without("FANIN_SYSTEM", "tree").starts_with("system = tree: expected none without a fabric (FANIN_FABRIC)"));
     assert!(without("FANIN_FABRIC_HOST", "host1").starts_with("fabric_host = host1: expected none without a fabric"));

@@ -19,6 +19,7 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("fabric", "FANIN_FABRIC"),
     ("fabric_host", "FANIN_FABRIC_HOST"),
     ("system", "FANIN_SYSTEM"),
+    ("fallback", "FANIN_FALLBACK"),
     ("rendezvous", "FANIN_RENDEZVOUS"),
     ("timeout", "FANIN_TIMEOUT"),
     ("stall_notice", "FANIN_STALL_NOTICE"),

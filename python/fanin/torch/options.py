@@ -27,6 +27,7 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "fabric": ((str,), "'HOST:PORT' of the manager of a fabric"),
     "fabric_host": ((str,), "the name of a host of the fabric"),
     "system": ((str,), "'auto', or the name of a system"),
+    "fallback": ((str,), "'ring' or 'error'"),
     "bind": ((str,), "an IP address of this host"),
     "stall_notice": ((int, float), "a number of seconds"),
 }

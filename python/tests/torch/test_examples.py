@@ -61,6 +61,13 @@ def test_over_a_switch(by_gloo: str, switch: str) -> None:
     assert outcome(process) == by_gloo
 
 
+@pytest.mark.parametrize("system", ["canary", "rina", "a2tp"])
+def test_over_a_fabric(by_gloo: str, fabric: str, system: str) -> None:
+    """Sums are computed by two leaves and two spines, each a process of its own."""
+    environ = {"FANIN_FABRIC": fabric, "FANIN_SYSTEM": system}
+    assert outcome(torchrun(str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS, environ=environ)) == by_gloo
+
+
 def test_the_largest_gradients_only() -> None:
     """A fiftieth of them is enough for this network; ranks have the same parameters all the same."""
     outcome(torchrun(str(EXAMPLE), "--topk", "0.02", "--epochs", EPOCHS))

@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use fanin_control::{Admitted, ClientMessage, ClientSession, FabricFile, Join, SwitchMessage, encode};
-use fanin_core::NodeId;
+use fanin_control::{Admitted, ClientMessage, ClientSession, FabricFile, FailureKind, Join, SwitchMessage, encode};
+use fanin_core::{CollectiveKind, ElementOp, NodeId, Operator};
 use fanin_fabric::Fabric;
+use fanin_systems::{ExchangeParameters, RingParameters, System};
 
 use super::{SOFTWARE, Talk, Wanted, connect, count_job, request, resolve};
-use crate::config::{Config, Meeting};
+use crate::config::{Config, Fallback, Meeting};
 use crate::error::CommError;
 use crate::link::Opened;
 use crate::lock::locked;
@@ -99,8 +100,37 @@ pub(crate) fn join(
     Ok(Joined { opened: Opened { stream: talk.stream, session: talk.session, join, admitted }, place, manager })
 }
 
-/// Which host this process is, by fabric: the first one that it was.
-static HERE: Mutex<BTreeMap<u32, NodeId>> = Mutex::new(BTreeMap::new());
+/// Which host this process is, by the fabric's manager: the first one that it was.
+static HERE: Mutex<BTreeMap<SocketAddr, NodeId>> = Mutex::new(BTreeMap::new());
+
+/// As [`join`]; where switches of the fabric do not take the job, it is joined once more, as one of a ring of hosts, which needs none of them: all
+/// ranks hear the same reason. Also gives what it is then.
+///
+/// # Errors
+/// As [`join`].
+pub(crate) fn join_or_fall_back(
+    config: &Config,
+    (wanted, kind): (Wanted, CollectiveKind),
+    known: Option<&Place>,
+    enter: impl Fn(&Place, &Admitted, ElementOp) -> Result<(), CommError>,
+) -> Result<(Joined, Wanted), CommError> {
+    let at = |config: &Config, wanted: Wanted| {
+        let joined = join(config, wanted, known, |place, admitted| enter(place, admitted, wanted.op));
+        joined.map(|joined| (joined, wanted))
+    };
+    match at(config, wanted) {
+        Err(CommError::Failed { text, kind: Some(FailureKind::Switch), .. }) if config.fallback == Fallback::Ring => {
+            config.notices.tell(&format!("job {:?}: goes on by hosts alone, since {text}", config.job));
+            let config = Config { job: format!("{}/by-hosts", config.job), ..config.clone() };
+            let ring = System::Ring(RingParameters::default());
+            let system = if ring.offers(kind) { ring } else { System::Exchange(ExchangeParameters::default()) };
+            // Hosts only add.
+            let operator = if wanted.op.operator == Operator::Avg { Operator::Sum } else { wanted.op.operator };
+            at(&config, Wanted { system, op: ElementOp { operator, ..wanted.op }, ..wanted })
+        }
+        other => other,
+    }
+}
 
 /// Reads the fabric, and finds this rank's host in it.
 fn find(config: &Config, file: Option<FabricFile>, (local, manager): (IpAddr, SocketAddr)) -> Result<Place, CommError> {
@@ -109,16 +139,17 @@ fn find(config: &Config, file: Option<FabricFile>, (local, manager): (IpAddr, So
         return Err(what("a switch answers there, and no manager of a fabric: give its address as FANIN_SWITCH".into()));
     };
     let fabric = Fabric::parse(&name, &text).map_err(|error| what(error.to_string()))?;
-    let node = host_of(config, &fabric, local).map_err(what)?;
+    let known = locked(&HERE).get(&manager).copied();
+    let node = host_of(config, &fabric, local, known).map_err(what)?;
     let port = HostPort::open(&fabric, node, config)?;
     // A group of ranks numbers its ranks anew, and they are the hosts that they were.
-    locked(&HERE).entry(fabric.fingerprint()).or_insert(node);
+    locked(&HERE).entry(manager).or_insert(node);
     Ok(Place { fabric: Arc::new(fabric), file: name, node, port })
 }
 
 /// The host that a rank is: the one that is named, the one that this process is already or, of those at the address that this process has towards the manager, the only one or, on
 /// loopback, the one with the rank's number.
-fn host_of(config: &Config, fabric: &Fabric, local: IpAddr) -> Result<NodeId, String> {
+fn host_of(config: &Config, fabric: &Fabric, local: IpAddr, known: Option<NodeId>) -> Result<NodeId, String> {
     let names = |hosts: &[NodeId]| hosts.iter().take(8).map(|host| fabric.name(*host)).collect::<Vec<_>>().join(", ");
     let all: Vec<NodeId> = fabric.hosts().collect();
     if let Some(name) = &config.fabric_host {
@@ -126,15 +157,22 @@ fn host_of(config: &Config, fabric: &Fabric, local: IpAddr) -> Result<NodeId, St
         return named.ok_or_else(|| format!("FANIN_FABRIC_HOST = {name}: expected a host of the fabric: {}", names(&all)));
     }
     let here: Vec<NodeId> = all.iter().copied().filter(|host| fabric.node(*host).address.ip() == local).collect();
-    if let Some(known) = locked(&HERE).get(&fabric.fingerprint()) {
-        return Ok(*known);
+    if let Some(known) = known {
+        return Ok(known);
     }
     match here[..] {
         [only] => Ok(only),
-        [] => Err(format!("no host of the fabric has the address {local} that this process has: set FANIN_FABRIC_HOST to one of {}", names(&all))),
+        [] => Err(format!(
+            "no host of the fabric has the address {local} that this process has: set FANIN_FABRIC_HOST to one of {}",
+            names(&all)
+        )),
         _ => here.get(config.rank as usize).copied().ok_or_else(|| {
             let count = here.len();
-            format!("{count} hosts have the address {local}, and this is rank {}: expected at most one rank for each: {}", config.rank, names(&here))
+            format!(
+                "{count} hosts have the address {local}, and this is rank {}: expected at most one rank for each: {}",
+                config.rank,
+                names(&here)
+            )
         }),
     }
 }
@@ -165,7 +203,7 @@ mod tests {
         let fabric = Fabric::parse("f.toml", text).unwrap();
         let mut config = Config::new(rank, 2, Meeting::Fabric("m:1".into()));
         config.fabric_host = named.map(str::to_owned);
-        host_of(&config, &fabric, local.parse().unwrap()).map(|host| fabric.name(host).to_owned())
+        host_of(&config, &fabric, local.parse().unwrap(), None).map(|host| fabric.name(host).to_owned())
     }
 
     #[test]

@@ -70,9 +70,9 @@ fn check_node(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
              FANIN_FABRIC and not as FANIN_SWITCH",
             fabric.name
         )),
-        (None, Some(node)) => {
-            invalid(format!("node = {node:?}: expected none: this is a switch and no manager of a fabric: ranks give its address as FANIN_SWITCH"))
-        }
+        (None, Some(node)) => invalid(format!(
+            "node = {node:?}: expected none: this is a switch and no manager of a fabric: ranks give its address as FANIN_SWITCH"
+        )),
         (_, Some(node)) if node.len() > NODE_BYTES_MAX => {
             invalid(format!("node has {} bytes: expected at most {NODE_BYTES_MAX}", node.len()))
         }
@@ -97,7 +97,9 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
         return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));
     }
     // What else there is keeps memory at a switch that nobody counts here, or needs several switches.
-    if config.fabric.is_none() && !matches!(wish.system, System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_)) {
+    if config.fabric.is_none()
+        && !matches!(wish.system, System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_))
+    {
         // As the request has it.
         let system = serde_json::to_string(&wish.system).unwrap_or_else(|_| wish.system.name().to_string());
         return invalid(format!("system = {system}: expected switchml, flare, or tree with one tree"));

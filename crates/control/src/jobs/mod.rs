@@ -319,7 +319,9 @@ impl Jobs {
             let data = Job::data_of(join, peer);
             if let Some((rank, _)) = job.members.iter().find(|(_, member)| Job::data_of(&member.join, member.peer) == data) {
                 let text = match &join.node {
-                    Some(node) => format!("ranks {rank} and {} are both host {node:?}: a host of a fabric has one rank of a job", join.rank),
+                    Some(node) => {
+                        format!("ranks {rank} and {} are both host {node:?}: a host of a fabric has one rank of a job", join.rank)
+                    }
                     None => format!("rank {} gives the UDP socket {data}, which is that of rank {rank}", join.rank),
                 };
                 return refused(Refusal::Invalid, text);

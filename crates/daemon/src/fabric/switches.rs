@@ -73,7 +73,8 @@ impl Switches {
         for number in fabric.map.hosts()..fabric.map.nodes() {
             let (tell, told) = channel();
             let (node, observe) = (NodeId(number), observe.clone());
-            let switch = Switch { fabric: fabric.clone(), node, jobs: BTreeMap::new(), client: None, instance: None, answers: true, observe };
+            let switch =
+                Switch { fabric: fabric.clone(), node, jobs: BTreeMap::new(), client: None, instance: None, answers: true, observe };
             thread::Builder::new().name(format!("fanin-to-{}", fabric.name(NodeId(number)))).spawn(move || switch.serve(&told))?;
             orders.push(tell);
         }

@@ -58,12 +58,9 @@ fn path(report: &PathReport) -> PathFacts {
     match report {
         PathReport::Alone => PathFacts { text: "nothing, as there is only one".into(), ..PathFacts::default() },
         PathReport::Memory { .. } => PathFacts { text: "shared memory".into(), ..PathFacts::default() },
-        PathReport::Fabric { payload_bytes, window, .. } => PathFacts {
-            text: report.to_string(),
-            payload_bytes: Some(*payload_bytes),
-            window: Some(*window),
-            ..PathFacts::default()
-        },
+        PathReport::Fabric { payload_bytes, window, .. } => {
+            PathFacts { text: report.to_string(), payload_bytes: Some(*payload_bytes), window: Some(*window), ..PathFacts::default() }
+        }
         PathReport::Datagrams { payload_bytes, window, receive_buffer_bytes, .. } => PathFacts {
             text: format!("UDP on loopback, {payload_bytes} bytes a packet, {window} packets under way"),
             payload_bytes: Some(*payload_bytes),

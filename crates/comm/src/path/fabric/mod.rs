@@ -30,8 +30,8 @@ use crate::call::{Blocks, Buffers, Call, copies, is_copy};
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::{Link, Survival};
-use crate::meeting::fabric::{Joined, Place, join};
 use crate::meeting::Wanted;
+use crate::meeting::fabric::{Joined, Place, join_or_fall_back};
 use crate::runner::Runner;
 
 /// What makes jobs of a communicator differ.
@@ -131,9 +131,9 @@ impl FabricPath {
     }
 
     /// Takes the job that was joined with the communicator.
-    pub(crate) fn begin_with(&mut self, admitted: &Admitted) {
+    pub(crate) fn begin_with(&mut self, admitted: &Admitted, wanted: Wanted) {
         let (kind, op) = FIRST;
-        self.jobs.insert(Key::of(kind, op), FabricJob::new(&self.place, admitted, None));
+        self.jobs.insert(Key::of(kind, op), FabricJob::new(&self.place, admitted, wanted, None));
     }
 
     /// Runs a call.
@@ -150,8 +150,8 @@ impl FabricPath {
             let job = self.open(key, kind, op, link)?;
             self.jobs.insert(key, job);
         }
-        let by_hosts = matches!(self.system_for(kind), System::Exchange(_));
         let job = &self.jobs[&key];
+        let (op, by_hosts) = (job.op, matches!(job.system, System::Exchange(_)));
         let total = Blocks::new(call, (job.payload_bytes / call.width() as u32).max(1)).count();
         link.begin(asked.describe(total));
         self.delivered.reset(total);
@@ -215,14 +215,15 @@ impl FabricPath {
         let Key { kind: name, dtype, operator } = key;
         let config = Config { job: format!("{}/{name}/{dtype}-{operator}", self.config.job), ..self.config.clone() };
         let wanted = Wanted { system: self.system_for(kind), op, switch_instance: None };
-        let joined = join(&config, wanted, Some(&self.place), |place, admitted| enter(&config, place, admitted, op));
+        let enter = |place: &Place, admitted: &Admitted, op| enter(&config, place, admitted, op);
+        let joined = join_or_fall_back(&config, (wanted, kind), Some(&self.place), enter);
         // The communicator's own job knows who is gone.
-        let Joined { opened, .. } = joined.map_err(|error| link_failure(main, error))?;
+        let (Joined { opened, .. }, wanted) = joined.map_err(|error| link_failure(main, error))?;
         let admitted = opened.admitted.clone();
         let (link, thread) = Link::start(&config, opened, Survival::Fabric, Runner::Manager)?;
         link.set_waker(self.place.port.waker());
         tracing::info!(job = config.job, rank = config.rank, system = wanted.system.name(), "joined");
-        Ok(FabricJob::new(&self.place, &admitted, Some((link, thread))))
+        Ok(FabricJob::new(&self.place, &admitted, wanted, Some((link, thread))))
     }
 
     /// Why a call has stopped, in the manager's words if it has any.
@@ -279,6 +280,9 @@ enum Stop {
 /// A job at this rank.
 struct FabricJob {
     id: JobId,
+    /// What it is, which others than the communicator's system may be.
+    system: System,
+    op: ElementOp,
     payload_bytes: u32,
     place: Place,
     /// Of jobs beside the communicator's own.
@@ -286,8 +290,9 @@ struct FabricJob {
 }
 
 impl FabricJob {
-    fn new(place: &Place, admitted: &Admitted, control: Option<(Arc<Link>, JoinHandle<()>)>) -> Self {
-        FabricJob { id: JobId(admitted.job_id), payload_bytes: admitted.payload_bytes, place: place.clone(), control }
+    fn new(place: &Place, admitted: &Admitted, wanted: Wanted, control: Option<(Arc<Link>, JoinHandle<()>)>) -> Self {
+        let Wanted { system, op, .. } = wanted;
+        FabricJob { id: JobId(admitted.job_id), system, op, payload_bytes: admitted.payload_bytes, place: place.clone(), control }
     }
 
     fn has_failed(&self) -> bool {
