@@ -1,5 +1,6 @@
 //! One ring: its workers' connections, and the accelerator between them.
 
+pub(super) mod tree;
 mod way;
 
 use std::collections::VecDeque;
@@ -15,7 +16,9 @@ use fanin_wire::stream::checksum;
 use super::config::RdmaRing;
 use super::failure::Failure;
 use super::line::{Answer, Identity, Learns, Line, Outcome};
+use super::told::Told;
 use super::{Emit, RdmaStatistics};
+use tree::Tree;
 use way::{HEAD_MAX, Head, NO_HEAD, Way, accelerator};
 
 /// Who asks for what is held already is told who is missing at most this often; here that goes to the log.
@@ -114,6 +117,8 @@ pub(super) struct Ring {
     ticked: Instant,
     /// Where frames are made.
     buffer: Vec<u8>,
+    /// What other switches have to do with it.
+    pub tree: Tree,
     pub statistics: RdmaStatistics,
 }
 
@@ -124,12 +129,14 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    pub fn new(config: RdmaRing) -> Self {
-        let heads = (2 * config.shape.window).next_power_of_two() * u32::from(config.shape.packets);
-        let heads = vec![NO_HEAD; heads.next_power_of_two() as usize];
+    /// `uplink`: the port of the switch above.
+    pub fn new(config: RdmaRing, uplink: Option<usize>) -> Self {
+        let heads = vec![NO_HEAD; config.heads() as usize];
+        let tree = Tree::new(&config, uplink);
         let members = config.workers.iter().map(|_| Member { heads: heads.clone().into(), ..Member::default() }).collect();
         Ring {
-            switch: accelerator(&config),
+            switch: accelerator(&config, &tree),
+            tree,
             members,
             waits: None,
             named: None,
@@ -148,6 +155,11 @@ impl Ring {
     pub fn knows(&self, rank: u16, queue_pair: u32) -> bool {
         let member = &self.members[usize::from(rank)];
         member.line.iter().chain(&member.former).any(|line| line.identity.queue_pair == queue_pair)
+    }
+
+    /// Whether a worker has sent by a port.
+    pub fn has_workers(&self, port: usize) -> bool {
+        self.members.iter().any(|member| member.line.as_ref().is_some_and(|line| line.port == port))
     }
 
     /// The same of the run that is under way.
@@ -192,6 +204,9 @@ impl Ring {
     pub fn on_first(&mut self, now: Instant, packet: &Packet<'_>, ina: &InaHeader, out: &mut impl Emit) {
         let Packet { rank, header, payload, .. } = *packet;
         let own = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.identity.has(header));
+        if self.is_held_off(now, packet) {
+            return;
+        }
         if let Err(failure) = self.fits(rank, header, ina, payload) {
             return self.refuse(packet, failure);
         }
@@ -207,6 +222,10 @@ impl Ring {
         if self.is_held_back(now, packet) || !self.keep(packet) {
             return;
         }
+        if let Err(failure) = self.tree.note_length(rank, ina.message, header.reth.map_or(0, |reth| reth.length)) {
+            return self.refuse(packet, failure);
+        }
+        self.pass_head(packet);
         let (reth, at) = (header.reth.map_or((0, 0), |reth| (reth.address as u32, reth.length)), number(header));
         let InaHeader { ring, message, packets, .. } = *ina;
         let first = NetReduceHeader::First { at, message, length: reth.1, address: reth.0, connection: rank, ring, packets };
@@ -216,6 +235,9 @@ impl Ring {
     /// A packet of a write that is not its first one.
     pub fn on_next(&mut self, now: Instant, packet: &Packet<'_>, out: &mut impl Emit) {
         let Packet { rank, header, payload, .. } = *packet;
+        if self.is_held_off(now, packet) {
+            return;
+        }
         let is_own = self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.identity.has(header));
         if !is_own {
             return self.stray(packet);
@@ -231,6 +253,7 @@ impl Ring {
         if self.is_held_back(now, packet) || !self.keep(packet) {
             return;
         }
+        self.pass_head(packet);
         self.on_packet(now, rank, &NetReduceHeader::Next { at: number(header), connection: rank, last }, payload, out);
     }
 
@@ -365,7 +388,6 @@ impl Ring {
     /// are told that the ring is over.
     fn begin(&mut self, now: Instant, packet: &Packet<'_>, comes_again: bool) -> bool {
         let rank = usize::from(packet.rank);
-        let is_stale = |member: &Member| member.line.as_ref().is_some_and(|line| now.since(line.heard) > STALE);
         if let Some(own) = &self.members[rank].line {
             // What this worker sent before may be in the sums of whoever is of the run that he begins, unless it was acknowledged: then those
             // are of that run.
@@ -384,9 +406,9 @@ impl Ring {
                     "rank {rank} begins with queue pair {queue_pair} while a run is not over: that is ended, and whoever is still of it is told"
                 );
             }
-            self.clear(false);
-        } else if !comes_again && self.members.iter().any(is_stale) {
-            self.clear(false);
+            self.over(None, Some(packet.rank), !is_received);
+        } else if !comes_again && self.is_any_stale(now) {
+            self.over(None, None, false);
         }
         if let Err(failure) = self.lengths_agree(packet, 0) {
             self.fail_with(packet, failure);
@@ -404,6 +426,9 @@ impl Ring {
         }
         member.former.retain(|former| former.identity != own);
         (member.line, member.refused) = (Some(line), None);
+        if !comes_again {
+            self.tree.spread(None, &Told::Joined { rank: packet.rank });
+        }
         if self.members.iter().filter(|member| member.line.is_some()).count() == 1 {
             self.statistics.runs += 1;
             self.moved = now;
@@ -412,9 +437,15 @@ impl Ring {
         true
     }
 
+    /// Whether somebody who is of the run was not heard for long.
+    fn is_any_stale(&self, now: Instant) -> bool {
+        self.members.iter().any(|member| member.line.as_ref().is_some_and(|line| now.since(line.heard) > STALE))
+    }
+
     /// The run is over, and nothing of it may get into the next one's sums.
     fn clear(&mut self, is_told: bool) {
-        self.switch = accelerator(&self.config);
+        self.tree.forget();
+        self.switch = accelerator(&self.config, &self.tree);
         (self.told, self.waits, self.named, self.has_repeated) = (None, None, None, false);
         for member in &mut self.members {
             if let Some(mut line) = member.line.take() {
@@ -440,24 +471,9 @@ impl Ring {
     fn fail(&mut self, failure: Failure) {
         tracing::error!(ring = self.config.ring, "{failure}: the ring is ended, and so are its queue pairs");
         self.statistics.ended += 1;
-        let (Failure::Field { rank, .. }
-        | Failure::Declared { rank, .. }
-        | Failure::Lengths { rank, .. }
-        | Failure::Window { rank, .. }
-        | Failure::Gap { rank, .. }
-        | Failure::Changed { rank, .. }
-        | Failure::Headless { rank, .. }
-        | Failure::Refused { by: rank, .. }
-        | Failure::Doubtful { rank, .. }
-        | Failure::NoBeginning { rank, .. }) = failure
-        else {
-            if let Failure::Silent { ranks, .. } = failure {
-                self.statistics.blamed = ranks.first().map(|rank| (self.config.ring, *rank));
-            }
-            return self.clear(true);
-        };
-        self.statistics.blamed = Some((self.config.ring, rank));
-        self.clear(true);
+        let blamed = failure.rank();
+        self.statistics.blamed = blamed.map(|rank| (self.config.ring, rank)).or(self.statistics.blamed);
+        self.over(Some(failure.to_string()), blamed, false);
     }
 
     /// A packet that no ring can have: it ends the ring that its connection is of, or only that.
@@ -469,7 +485,11 @@ impl Ring {
         }
         if member.line.is_none() {
             member.refused = Some((self.ticked, failure.clone()));
+            if self.tree.spans() && self.told.as_ref() != Some(&failure) {
+                self.tree.spread(None, &Told::Refused { rank: packet.rank, why: failure.to_string() });
+            }
         }
+        let member = &mut self.members[usize::from(packet.rank)];
         match member.former.iter_mut().find(|line| line.identity.has(packet.header)) {
             Some(line) => line.nag(packet.psn()),
             None => {
@@ -548,6 +568,8 @@ impl Ring {
             waits: &mut self.waits,
             failed: None,
             is_repeated: false,
+            is_again: false,
+            tree: &mut self.tree,
             out,
         };
         self.switch.on_packet(now, from, header, payload, &mut way);
@@ -557,6 +579,7 @@ impl Ring {
         } else {
             (self.moved, self.has_repeated) = (now, false);
         }
+        self.mark_crossing();
         if let Some(who) = failed {
             self.statistics.refused += 1;
             self.fail(Failure::Differ { who: name(who) });
@@ -648,7 +671,7 @@ impl Ring {
     /// Who waits for somebody wants to know that he is there. His card answers, however busy he is.
     fn listen(&mut self, now: Instant, elapsed: Duration, out: &mut impl Emit) {
         let is_quiet = now.since(self.moved) >= QUIET && self.members.iter().any(|member| member.line.is_some());
-        if !is_quiet || !self.has_repeated && !self.switch.is_waiting() {
+        if !is_quiet || !self.has_repeated && !self.switch.is_waiting() && self.tree.outstanding == 0 {
             self.members.iter_mut().for_each(|member| member.silent = None);
             return;
         }
@@ -677,11 +700,11 @@ impl Ring {
     }
 }
 
-/// For people: at one switch all are workers.
+/// For people: at one switch all are workers, and at several ones the others know.
 fn name(who: Suspect) -> String {
     match who {
         Suspect::Rank(rank) => format!("rank {rank}"),
-        Suspect::Switch(_) | Suspect::Unknown => "somebody".to_owned(),
+        Suspect::Switch(_) | Suspect::Unknown => "a rank behind another switch".to_owned(),
     }
 }
 

@@ -21,7 +21,7 @@ use fanin_protocols::shared::splice::Inserted;
 use super::{Failure, Ring};
 use crate::engine::key::RingKey;
 use crate::engine::stream::{Held, Membership, State, Stream};
-use crate::engine::{Ports, Switch};
+use crate::engine::{Ports, Switch, Way};
 use crate::segment::{Flow, Look, look};
 use crate::trunk::message::{PIECE_MAX, Said, Stub};
 use crate::trunk::{GONE, Role, Trunk};
@@ -520,6 +520,8 @@ impl Switch {
             let interface = self.ports[port].name().to_owned();
             self.fail(now, key, &Failure::Beyond { interface, is_restart }, out);
         }
+        let way = &mut Way { bridge: &self.bridge, ports: out, trunks: &mut self.trunks };
+        self.rdma.on_trunk_gone(port, self.ports[port].name(), is_restart, way);
     }
 
     /// Sends what is due between switches. To be called after frames have come, and when [`Switch::due`] says so.
