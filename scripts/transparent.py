@@ -2,7 +2,8 @@
 """Measures sums inside TCP connections: workers in network namespaces around `fanin switch --transparent`, beside one TCP flow and a TCP ring
 of the same workers through the same switch.
 
-Usage: transparent.py [--fanin PROGRAM] [--workers N] [--rate RATE] [--size SIZE] [--iterations N] [--loss SHARE] [--out FILE] [CASE ...]
+Usage: transparent.py [--fanin PROGRAM] [--workers N] [--rate RATE] [--size SIZE] [--iterations N] [--loss SHARE] [--congestion NAME]
+                      [--out FILE] [CASE ...]
 
 Cases: clean, loss, late, others. Needs root. Exits with 1 if a result is not exact. Python's standard library only.
 """
@@ -109,6 +110,9 @@ def case(name: str, args: argparse.Namespace) -> list[dict]:
     """The rows of one case."""
     rows = []
     with Star(args.workers, args.rate, joined=False) as star, Crew() as crew:
+        if args.congestion:
+            for rank in range(args.workers):
+                must([*star.inside(rank), "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={args.congestion}"])
         if name == "loss":
             # A frame is what the wire would carry, so that one in a hundred is lost and not one in a hundred of 64 KiB.
             for rank in range(args.workers):
@@ -159,6 +163,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--size", default="64MiB")
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--loss", type=float, default=0.01, help="share of frames that are lost on their way into the switch, in the case `loss`")
+    parser.add_argument("--congestion", help="the workers' congestion control, as cubic or bbr; without it, that of this machine")
     parser.add_argument("--out", help="file for the rows as JSON")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     args = parser.parse_args(arguments)

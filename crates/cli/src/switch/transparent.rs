@@ -228,6 +228,7 @@ fn say_goodbye(ended: &Ended) {
         rdma_refused = done.rdma.refused,
         rdma_damaged = done.rdma.damaged,
         rdma_ended = done.rdma.ended,
+        rdma_sent_back = done.rdma.sent_back,
         "ended"
     );
 }

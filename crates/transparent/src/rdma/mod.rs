@@ -66,6 +66,8 @@ pub struct RdmaStatistics {
     pub whole_bytes: u64,
     /// Packets whose heads went to the switch where their receiver is.
     pub heads: u64,
+    /// How often a sender was sent back because something of its connection was lost.
+    pub sent_back: u64,
     /// Frames that could not be summed, by reason.
     pub odd: OddFrames,
 }
@@ -194,6 +196,18 @@ impl Rdma {
         }
     }
 
+    /// When [`Rdma::on_due`] has something to do at the latest.
+    pub fn due(&self) -> Option<Instant> {
+        self.rings.iter().filter_map(Ring::due).min()
+    }
+
+    /// Helps connections in which something was lost.
+    pub fn on_due(&mut self, now: Instant, out: &mut impl Emit) {
+        if self.due().is_some_and(|due| now >= due) {
+            self.rings.iter_mut().for_each(|ring| ring.on_due(now, out));
+        }
+    }
+
     /// Says whom rings wait for whose packets are sent again, ends rings of whom somebody is dead, and tells those who do not know yet that
     /// their connection is over. To be called a few times a second.
     pub fn on_tick(&mut self, now: Instant, out: &mut impl Emit) {
@@ -213,6 +227,7 @@ impl Rdma {
             part_bytes: all.part_bytes + ring.statistics.part_bytes,
             whole_bytes: all.whole_bytes + ring.statistics.whole_bytes,
             heads: all.heads + ring.statistics.heads,
+            sent_back: all.sent_back + ring.statistics.sent_back,
             blamed: ring.statistics.blamed.or(all.blamed),
             ..all
         };

@@ -15,7 +15,7 @@ use fanin_wire::stream::checksum;
 
 use super::config::RdmaRing;
 use super::failure::Failure;
-use super::line::{Answer, Identity, Learns, Line, Outcome};
+use super::line::{Answer, Identity, Learns, Line, Outcome, Prod};
 use super::told::Told;
 use super::{Emit, RdmaStatistics};
 use tree::Tree;
@@ -65,6 +65,19 @@ impl Member {
             *known = head;
         }
         true
+    }
+
+    /// Up to where all of its packets have come.
+    fn count(&mut self, now: Instant) {
+        let Some(mut whole) = self.line.as_ref().map(|line| line.whole) else { return };
+        let before = whole;
+        while self.head(whole).is_some() {
+            whole = whole.plus(1);
+        }
+        if let Some(line) = self.line.as_mut().filter(|_| whole != before) {
+            line.whole = whole;
+            line.on_moved(now);
+        }
     }
 
     pub fn head(&self, psn: Psn) -> Option<&Head> {
@@ -219,7 +232,7 @@ impl Ring {
         } else if let Err(failure) = self.follows(packet, ina) {
             return self.refuse(packet, failure);
         }
-        if self.is_held_back(now, packet) || !self.keep(packet) {
+        if self.is_held_back(now, packet) || !self.keep(now, packet) {
             return;
         }
         if let Err(failure) = self.tree.note_length(rank, ina.message, header.reth.map_or(0, |reth| reth.length)) {
@@ -250,7 +263,7 @@ impl Ring {
             let (value, expected) = (payload.len() as u64, u64::from(self.config.payload_bytes));
             return self.refuse(packet, Failure::Field { rank, field: "payload", value, expected });
         }
-        if self.is_held_back(now, packet) || !self.keep(packet) {
+        if self.is_held_back(now, packet) || !self.keep(now, packet) {
             return;
         }
         self.pass_head(packet);
@@ -534,7 +547,7 @@ impl Ring {
 impl Ring {
     /// Keeps what stands before the elements; an INA header among it says from now on that this is a sum. `false` where the packet is another
     /// one than when it came before; then the ring is ended.
-    fn keep(&mut self, packet: &Packet<'_>) -> bool {
+    fn keep(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
         let Packet { port, rank, header, payload, frame } = *packet;
         let ina = if header.reth.is_some() { InaHeader::LEN } else { 0 };
         let length = header.head_len() + ina;
@@ -550,7 +563,9 @@ impl Ring {
         if ina > 0 {
             head.bytes[length - 2..length].copy_from_slice(&(self.config.workers.len() as u16).to_be_bytes());
         }
-        let is_same = self.members[usize::from(rank)].keep(head);
+        let member = &mut self.members[usize::from(rank)];
+        let is_same = member.keep(head);
+        member.count(now);
         if !is_same {
             self.refuse(packet, Failure::Changed { rank, psn: header.bth.psn });
         }
@@ -604,6 +619,7 @@ impl Ring {
             let before = line.received;
             outcome = line.take(answer, false);
             if line.received != before {
+                line.on_moved(now);
                 (self.moved, self.has_repeated) = (now, false);
             }
             failed = answer.fatal.filter(|_| is_ours);
@@ -665,6 +681,29 @@ impl Ring {
                 line.on_tick(&mut self.buffer, |port, frame| out.emit(port, frame));
             }
             member.former.retain(|line| !line.is_forgotten());
+        }
+    }
+
+    /// When [`Ring::on_due`] has something to do.
+    pub fn due(&self) -> Option<Instant> {
+        self.members.iter().filter_map(|member| member.line.as_ref()?.due()).min()
+    }
+
+    /// Helps connections in which something was lost, long before their cards would: each loss is one of all connections, since all wait for its
+    /// sum.
+    pub fn on_due(&mut self, now: Instant, out: &mut impl Emit) {
+        for member in &mut self.members {
+            let Some(line) = &mut member.line else { continue };
+            let prod = line.prod(now);
+            if prod.is_some() {
+                line.question(&mut self.buffer);
+                out.emit(line.port, &self.buffer);
+            }
+            if prod == Some(Prod::SendBack) && line.send_back(&mut self.buffer) {
+                self.statistics.sent_back += 1;
+                // It goes by the way that the receiver's own would go.
+                out.emit(usize::MAX, &self.buffer);
+            }
         }
     }
 

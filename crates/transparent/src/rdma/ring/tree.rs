@@ -470,7 +470,8 @@ impl Ring {
             if !self.tree.has(self.successor(rank))
                 && let Some(line) = &mut self.members[usize::from(rank)].line
             {
-                line.has_sums = true;
+                // Which of them has left is known there.
+                line.note_summed(line.whole.before());
             }
         }
     }

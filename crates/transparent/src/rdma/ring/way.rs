@@ -113,7 +113,7 @@ impl<E: Emit> Way<'_, E> {
         self.statistics.summed += 1;
         self.out.emit(head.port as usize, self.buffer);
         if let Some(line) = &mut member.line {
-            line.has_sums = true;
+            line.note_summed(Psn::new(at.psn()));
         }
     }
 
