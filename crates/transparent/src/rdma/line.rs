@@ -407,7 +407,13 @@ impl Line {
 
     /// Sends the sender back, in the receiver's name, to what that waits for. `false` where nobody knows its queue pair.
     pub fn send_back(&self, out: &mut Vec<u8>) -> bool {
-        self.refuse(Aeth::NAK_SEQUENCE, out)
+        self.respond(Aeth::NAK_SEQUENCE, self.received, out)
+    }
+
+    /// Acknowledges, in the receiver's name, what it has. Linux's RoCE does not go back twice unless something was acknowledged in between; that
+    /// it is asked to go back to a later packet does not count.
+    pub fn acknowledge(&self, out: &mut Vec<u8>) -> bool {
+        self.respond(Aeth::ACK, self.received.before(), out)
     }
 
     /// Asks the receiver what it waits for.
@@ -438,13 +444,13 @@ impl Line {
     /// Tells the sender that it is over, in the receiver's name; it has all before the number that is refused. `false` where nobody has
     /// said yet at which queue pair the sender is.
     fn end_sender(&self, out: &mut Vec<u8>) -> bool {
-        self.refuse(Aeth::NAK_OPERATION, out)
+        self.respond(Aeth::NAK_OPERATION, self.received, out)
     }
 
-    /// The receiver's answer that it does not take the packet that it waits for.
-    fn refuse(&self, syndrome: u8, out: &mut Vec<u8>) -> bool {
+    /// An answer of the receiver.
+    fn respond(&self, syndrome: u8, psn: Psn, out: &mut Vec<u8>) -> bool {
         let Some(sender) = self.sender else { return false };
-        let psn = self.received.number();
+        let psn = psn.number();
         let bth = Bth {
             opcode: opcode::ACKNOWLEDGE,
             queue_pair: sender,

@@ -10,7 +10,7 @@ use fanin_core::{Address, Duration, Ingress, Instant, JobId, Node, NodeId, PortI
 use fanin_protocols::netreduce::NetReduceSwitch;
 use fanin_protocols::shared::connection::Psn;
 use fanin_wire::netreduce::{InaHeader, NetReduceHeader, PacketNumber};
-use fanin_wire::roce::{ICRC, RoceHeader, opcode};
+use fanin_wire::roce::{Aeth, ICRC, RoceHeader, opcode};
 use fanin_wire::stream::checksum;
 
 use super::config::RdmaRing;
@@ -621,6 +621,10 @@ impl Ring {
             if line.received != before {
                 line.on_moved(now);
                 (self.moved, self.has_repeated) = (now, false);
+                let lacks = header.aeth.is_some_and(|aeth| aeth.syndrome == Aeth::NAK_SEQUENCE);
+                if lacks && line.acknowledge(&mut self.buffer) {
+                    out.emit(usize::MAX, &self.buffer);
+                }
             }
             failed = answer.fatal.filter(|_| is_ours);
             if is_ours {
@@ -699,7 +703,9 @@ impl Ring {
                 line.question(&mut self.buffer);
                 out.emit(line.port, &self.buffer);
             }
-            if prod == Some(Prod::SendBack) && line.send_back(&mut self.buffer) {
+            if prod == Some(Prod::SendBack) && line.acknowledge(&mut self.buffer) {
+                out.emit(usize::MAX, &self.buffer);
+                line.send_back(&mut self.buffer);
                 self.statistics.sent_back += 1;
                 // It goes by the way that the receiver's own would go.
                 out.emit(usize::MAX, &self.buffer);
