@@ -260,6 +260,8 @@ def run_case(name: str, fanin: str, workers: int, image: Path, trace: str | None
     row = {"case": name, "workers": workers, "type": case.type, "elements": case.elements, "switch": done}
     row |= {key: sum(result[key] for result in results) for key in ("wrong", "unsummed")}
     row["seconds"] = max((second for result in results for second in result["seconds"]), default=ended_after_s or 0.0)
+    # The slowest worker's time of each operation.
+    row["operation_seconds"] = [max(times) for times in zip(*(result["seconds"] for result in results), strict=False)]
     row["messages"] = messages(case, rings, workers)
     row["out_of_sequence"] = sum(result["counters"].get("out_of_seq_request", 0) for result in results)
     row["expected"] = row["wrong"] == 0 and row["unsummed"] == 0 if case.summed else row["unsummed"] == row["messages"]

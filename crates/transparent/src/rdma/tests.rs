@@ -14,6 +14,7 @@ use super::*;
 
 mod cards;
 mod frames;
+mod losses;
 mod racks;
 
 const PAYLOAD: usize = 256;

@@ -69,6 +69,8 @@ struct Worker {
     busy_until: u64,
     errors: [bool; 2],
     moved_us: u64,
+    /// It has gone back, and nothing was acknowledged since then: Linux's RoCE does not go back again.
+    is_back: bool,
 }
 
 /// The workers of a run, and their cards.
@@ -76,12 +78,13 @@ struct Crew {
     run: Run,
     /// A card that was not acknowledged anything for so long gives up.
     patience_us: u64,
+    timeout_us: u64,
     workers: Vec<Worker>,
 }
 
 impl Crew {
     fn new(run: Run) -> Self {
-        Crew { run, patience_us: u64::MAX, workers: vec![Worker::default(); run.world] }
+        Crew { run, patience_us: u64::MAX, timeout_us: TIMEOUT_US, workers: vec![Worker::default(); run.world] }
     }
 
     fn origin(&self, rank: usize) -> u32 {
@@ -102,11 +105,11 @@ impl Crew {
             }
             worker.errors[0] |= racks.now_us - worker.moved_us > self.patience_us;
             if worker.acknowledged < worker.sent && racks.now_us >= worker.again_at {
-                worker.sent = worker.acknowledged;
-                worker.again_at = racks.now_us + TIMEOUT_US;
+                (worker.sent, worker.is_back) = (worker.acknowledged, false);
+                worker.again_at = racks.now_us + self.timeout_us;
             }
             if worker.sent < to && racks.draw().is_multiple_of(3) {
-                worker.again_at = racks.now_us + TIMEOUT_US;
+                worker.again_at = racks.now_us + self.timeout_us;
                 racks.send(rank, &self.run.frame(rank, worker.sent));
                 worker.sent += 1;
             }
@@ -173,12 +176,15 @@ impl Crew {
             worker.errors[0] |= at >= worker.acknowledged as i32 && at < worker.sent as i32;
         } else if aeth.is_negative() {
             if at >= worker.acknowledged as i32 && at < worker.sent as i32 {
-                (worker.acknowledged, worker.sent) = (at as usize, at as usize);
+                worker.acknowledged = at as usize;
+                if !std::mem::replace(&mut worker.is_back, true) {
+                    worker.sent = at as usize;
+                }
             }
         } else if at >= worker.acknowledged as i32 && (at as usize) < worker.sent {
             worker.acknowledged = at as usize + 1;
-            worker.moved_us = now_us;
-            worker.again_at = now_us + TIMEOUT_US;
+            (worker.moved_us, worker.is_back) = (now_us, false);
+            worker.again_at = now_us + self.timeout_us;
         }
     }
 
