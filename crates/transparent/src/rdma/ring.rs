@@ -1,5 +1,6 @@
 //! One ring: its workers' connections, and the accelerator between them.
 
+mod racks;
 pub(super) mod tree;
 mod way;
 

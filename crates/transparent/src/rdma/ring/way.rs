@@ -118,7 +118,7 @@ impl<E: Emit> Way<'_, E> {
     }
 
     /// A sum for another switch. Between switches nothing is lost, so nothing goes again.
-    fn to_switch(&mut self, message: u32, offset: u16, body: Body<'_, [u8]>, is_up: bool) {
+    fn send_on(&mut self, message: u32, offset: u16, body: Body<'_, [u8]>, is_up: bool) {
         let Body::Acc(acc) = body else { return };
         if std::mem::take(&mut self.is_again) {
             return;
@@ -139,8 +139,8 @@ impl<E: Emit> Tx<NetReduceHeader, [u8]> for Way<'_, E> {
     fn send(&mut self, _to: Egress<'_>, header: &NetReduceHeader, body: Body<'_, [u8]>) {
         match *header {
             NetReduceHeader::First { at, connection, .. } | NetReduceHeader::Next { at, connection, .. } => self.sum(connection, at, body),
-            NetReduceHeader::Up { message, offset } => self.to_switch(message, offset, body, true),
-            NetReduceHeader::Down { message, offset } => self.to_switch(message, offset, body, false),
+            NetReduceHeader::Up { message, offset } => self.send_on(message, offset, body, true),
+            NetReduceHeader::Down { message, offset } => self.send_on(message, offset, body, false),
             // Network cards would not know what to do with it.
             NetReduceHeader::Waiting { suspect, .. } => *self.waits = Some(suspect),
             NetReduceHeader::Abort { suspect } => self.failed = Some(suspect),
