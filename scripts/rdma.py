@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Sums inside RDMA connections, with the kernel's own RoCE at both ends: guests with `rdma_rxe`, and `fanin switch --transparent` between.
+"""Sums inside RDMA connections, with the kernel's own RoCE at both ends: guests with `rdma_rxe`, and `fanin switch --transparent` between,
+or two such switches that sum together.
 
 Each worker is a virtual machine that runs examples/rdma/worker.c, which knows libibverbs and nothing of Fanin. Their kernels judge every ICRC,
 number, key and address; the workers compare every element. Needs neither root nor KVM; what it installs and downloads is Debian's.
 
 Usage: rdma.py [--fanin PATH] [--workers N] [CASE ...]
 
-Cases: clean, float, loss, late, again, numbers, rings, dead, control. Exits with 1 if an element is wrong, or whoever waits for the dead
-has no error. Python's standard library only.
+Cases: clean, float, loss, late, again, numbers, rings, dead, control, racks, racks-loss. Exits with 1 if an element is wrong, if whoever waits
+for the dead has no error, or if data of workers crosses the cable between two switches. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 
 import guests
 import trace_tests
+import uplink
 from processes import Crew, Failed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +65,8 @@ class Case:
     killed: int | None = None
     #: How often cards send again. With 7, the kernel's RoCE does so for ever.
     retries: int = 6
+    #: Whether half of the guests are behind another switch. Then there are four of them.
+    racks: bool = False
     #: A run of a case takes 10 s where two processors have nothing else to do, most of which the guests boot, and 40 s where they have three
     #: times as much.
     timeout_s: float = 120.0
@@ -85,6 +89,10 @@ CASES = {
     "rings": Case(loss=0.01, elements=60_000, operations=1, rings=2, other_job=True),
     # By themselves the others would send again for ever.
     "dead": Case(elements=20_000, operations=1_000, killed=1, retries=7),
+    # One sum goes up and one comes down. The last rank's other neighbours are in the other rack.
+    "racks": Case(racks=True, elements=60_000),
+    # Two rings over each card, and another job, whose ranks are in another order.
+    "racks-loss": Case(racks=True, loss=0.01, elements=30_000, operations=1, rings=2, other_job=True, timeout_s=240.0),
     # What the workers say where nobody sums: that this is noticed.
     "control": Case(elements=20_000, operations=1, summed=False),
 }
@@ -143,16 +151,69 @@ def ring_hosts(case: Case, addresses: list[str]) -> list[list[str]]:
     return [addresses] * case.rings + ([addresses[::-1]] if case.other_job else [])
 
 
-def switch_command(fanin: str, case: Case, crew: Sequence[guests.Guest], trace: str | None = None) -> list[str]:
-    """The switch between the guests."""
-    cables = ",".join(f"udp:127.0.0.1:{guest.switch_port}/127.0.0.1:{guest.card_port}" for guest in crew)
-    command = [fanin, "switch", "--transparent", cables]
+def switch_command(
+    fanin: str, case: Case, crew: Sequence[guests.Guest], trace: str | None = None, rack: tuple[Sequence[guests.Guest], str, bool] | None = None
+) -> list[str]:
+    """The switch between the guests. `rack`: the guests that are at this one, its cable to the other switch, and whether that is above."""
+    here, cable, is_below = rack or (crew, None, False)
+    cables = [f"udp:127.0.0.1:{guest.switch_port}/127.0.0.1:{guest.card_port}" for guest in here] + ([cable] if cable else [])
+    command = [fanin, "switch", "--transparent", ",".join(cables)]
     if case.summed:
+        told = f":here={','.join(guest.address for guest in here)}" if is_below else ""
         for number, hosts in enumerate(ring_hosts(case, [guest.address for guest in crew])):
-            command += ["--rdma-ring", f"{RING + number}:{case.type}:sum:{','.join(hosts)}"]
+            command += ["--rdma-ring", f"{RING + number}:{case.type}:sum:{','.join(hosts)}{told}"]
+    if is_below and cable:
+        command += ["--uplink", cable]
     if case.loss:
         command += ["--loss", str(case.loss)]
     return command + (["--trace", trace, "--trace-frames", str(TRACED_FRAMES)] if trace else [])
+
+
+def run_racks(name: str, fanin: str, image: Path, trace: str | None = None) -> dict:
+    """Runs a case of four guests in two racks; gives what came out."""
+    case, workers = CASES[name], 4
+    rings = case.rings + int(case.other_job)
+    kernel, _ = guests.kernel()
+    crew_of_guests = plugged(case, workers)
+    with uplink.Uplink() as cable, Crew() as crew:
+        halves = [(crew_of_guests[:2], cable.below, True), (crew_of_guests[2:], cable.above, False)]
+        commands = [switch_command(fanin, case, crew_of_guests, None if number else trace, rack) for number, rack in enumerate(halves)]
+        switches = [crew.start(command, {"NO_COLOR": "1"}) for command in commands]
+        deadline = time.monotonic() + case.timeout_s
+        running = [crew.start(guest.command(kernel, image)) for guest in other_vectors(crew_of_guests, 0)]
+        results = outcomes(crew, running, switches[0], deadline, rings)
+        for switch in switches:
+            switch.terminate()
+            switch.wait(10)
+        done = [switch_words(crew.last_words(switch)) for switch in switches]
+    row = {"case": name, "workers": workers, "type": case.type, "elements": case.elements, "switch": done[0], "above": done[1]}
+    row |= {key: sum(result[key] for result in results) for key in ("wrong", "unsummed")}
+    row["seconds"] = max(second for result in results for second in result["seconds"])
+    row["messages"] = messages(case, rings, workers)
+    row["out_of_sequence"] = sum(result["counters"].get("out_of_seq_request", 0) for result in results)
+    row["vector_bytes"] = 4 * case.elements * case.operations * rings
+    row["uplink"] = {"up": dataclasses.asdict(cable.up), "down": dataclasses.asdict(cable.down)}
+    row["expected"] = row["wrong"] == 0 and row["unsummed"] == 0 and all(one.get("rdma_ended") == 0 for one in done)
+    # However many workers and connections there are, and whatever is sent again: each byte of a ring's sum once in a direction.
+    row["expected"] &= done[0].get("trunk_part_bytes") == row["vector_bytes"] == done[1].get("trunk_whole_bytes")
+    row["expected"] &= not cable.up.frames.get("data") and not cable.down.frames.get("data")
+    return row
+
+
+def messages(case: Case, rings: int, workers: int) -> int:
+    """How many of them there are in a case."""
+    return -(-case.elements // ((170 * 1_024 - 16) // 4)) * case.operations * case.runs * rings * workers
+
+
+def uplink_words(row: dict) -> str:
+    """What crossed the cable between two switches, for people."""
+    said = []
+    for way in ("up", "down"):
+        counts = row["uplink"][way]
+        total, sums = sum(counts["bytes"].values()), counts["bytes"].get("switches", 0)
+        shares = f"{total / row['vector_bytes']:.2f} times the vectors, {sums / row['vector_bytes']:.2f} of it between switches"
+        said.append(f"{way}: {total} bytes, {shares}, {counts['frames'].get('data', 0)} writes with data")
+    return f"{row['case']}: {row['vector_bytes']} bytes of vectors; {'; '.join(said)}"
 
 
 def outcome(console: str, expected: int = 1) -> dict:
@@ -176,6 +237,8 @@ def switch_words(text: str) -> dict[str, int]:
 def run_case(name: str, fanin: str, workers: int, image: Path, trace: str | None = None) -> dict:
     """Runs a case; gives what came out."""
     case = CASES[name]
+    if case.racks:
+        return run_racks(name, fanin, image, trace)
     rings = case.rings + int(case.other_job)
     kernel, _ = guests.kernel()
     crew_of_guests = plugged(case, workers)
@@ -197,7 +260,9 @@ def run_case(name: str, fanin: str, workers: int, image: Path, trace: str | None
     row = {"case": name, "workers": workers, "type": case.type, "elements": case.elements, "switch": done}
     row |= {key: sum(result[key] for result in results) for key in ("wrong", "unsummed")}
     row["seconds"] = max((second for result in results for second in result["seconds"]), default=ended_after_s or 0.0)
-    row["messages"] = -(-case.elements // ((170 * 1_024 - 16) // 4)) * case.operations * case.runs * rings * workers
+    # The slowest worker's time of each operation.
+    row["operation_seconds"] = [max(times) for times in zip(*(result["seconds"] for result in results), strict=False)]
+    row["messages"] = messages(case, rings, workers)
     row["out_of_sequence"] = sum(result["counters"].get("out_of_seq_request", 0) for result in results)
     row["expected"] = row["wrong"] == 0 and row["unsummed"] == 0 if case.summed else row["unsummed"] == row["messages"]
     if case.runs == 1 and case.summed and case.killed is None:
@@ -288,6 +353,9 @@ def main(arguments: Sequence[str]) -> int:
         row["wrong_icrcs"] = found["icrc_wrong"]
         row["expected"] &= found["icrc_wrong"] == 0 and found["roce"] > 0
     print(table(rows))
+    for row in rows:
+        if "uplink" in row:
+            print(uplink_words(row))
     if args.out:
         Path(args.out).write_text(json.dumps(rows, indent=1), encoding="utf-8")
     return 0 if all(row["expected"] for row in rows) else 1

@@ -98,7 +98,7 @@ CHECKS = [
     Check("docs", anywhere, ["sh", "-ec", f"{BUILT}FANIN=target/debug/fanin {sys.executable} scripts/docs.py"]),
     # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
-    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead control"]),
+    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead racks racks-loss control"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"], alone=True),
 ]
 

@@ -1,5 +1,6 @@
 """Tests of rdma.py, guests.py and trace_tests.py that need no guests."""
 
+import socket
 import tempfile
 import unittest
 from pathlib import Path
@@ -8,6 +9,7 @@ from unittest import mock
 import guests
 import rdma
 import trace_tests
+import uplink
 from processes import Failed
 
 CONSOLE = """guest: ready
@@ -36,6 +38,41 @@ class Rdma(unittest.TestCase):
             self.assertTrue(any(f"local.port={guest.card_port},remote.type=inet,remote.host=127.0.0.1,remote.port={guest.switch_port}" in word for word in words))
         self.assertEqual(command[4:], ["--rdma-ring", "7:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3", "--loss", "0.01"])
         self.assertNotIn("--rdma-ring", rdma.switch_command("fanin", rdma.CASES["control"], crew))
+
+    def test_each_rack_has_its_guests_and_an_end_of_the_cable_between_them(self) -> None:
+        case = rdma.CASES["racks"]
+        crew = rdma.plugged(case, 4)
+        below = rdma.switch_command("fanin", case, crew, None, (crew[:2], "udp:127.0.0.1:1/127.0.0.1:2", True))
+        above = rdma.switch_command("fanin", case, crew, None, (crew[2:], "udp:127.0.0.1:3/127.0.0.1:4", False))
+        everybody = "7:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3,10.99.0.4"
+        self.assertEqual(below[4:], ["--rdma-ring", f"{everybody}:here=10.99.0.1,10.99.0.2", "--uplink", "udp:127.0.0.1:1/127.0.0.1:2"])
+        self.assertEqual(above[4:], ["--rdma-ring", everybody])
+        for command, guests_there in ((below, crew[:2]), (above, crew[2:])):
+            self.assertEqual(command[3].count("udp:"), 3)
+            self.assertTrue(all(f"127.0.0.1:{guest.switch_port}/" in command[3] for guest in guests_there))
+
+    def test_what_crosses_the_cable_is_told_by_kind(self) -> None:
+        roce = bytearray(80)
+        roce[12:14], roce[14], roce[23], roce[36:38] = b"\x08\x00", 0x45, 17, (4_791).to_bytes(2, "big")
+        kinds = {}
+        for opcode, length in ((0x07, 80), (0x0A, 74), (0x11, 62), (0x64, 80)):
+            roce[42] = opcode
+            kinds[opcode] = uplink.kind(bytes(roce[:length]))
+        self.assertEqual(kinds, {0x07: "data", 0x0A: "questions", 0x11: "acknowledgements", 0x64: "others"})
+        self.assertEqual(uplink.kind(bytes(12) + b"\x88\xb5" + bytes(46)), "switches")
+        self.assertEqual(uplink.kind(bytes(12) + b"\x08\x06" + bytes(46)), "others")
+        with uplink.Uplink() as cable:
+            ends = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+            for end, name in zip(ends, (cable.below, cable.above), strict=True):
+                own, other = (int(part.rsplit(":", 1)[1]) for part in name.split("/"))
+                end.bind(("127.0.0.1", own))
+                end.connect(("127.0.0.1", other))
+                end.settimeout(10)
+            ends[0].send(bytes(roce))
+            self.assertEqual(ends[1].recv(100), bytes(roce))
+            for end in ends:
+                end.close()
+        self.assertEqual((cable.up.frames, cable.up.bytes, cable.down.frames), ({"others": 1}, {"others": 80}, {}))
 
     def test_each_run_has_other_vectors_and_the_same_first_numbers_where_that_is_the_case(self) -> None:
         crew = rdma.plugged(rdma.CASES["numbers"], 2)

@@ -2,7 +2,8 @@
 """Measures sums inside TCP connections: workers in network namespaces around `fanin switch --transparent`, beside one TCP flow and a TCP ring
 of the same workers through the same switch.
 
-Usage: transparent.py [--fanin PROGRAM] [--workers N] [--rate RATE] [--size SIZE] [--iterations N] [--out FILE] [CASE ...]
+Usage: transparent.py [--fanin PROGRAM] [--workers N] [--rate RATE] [--size SIZE] [--iterations N] [--loss SHARE] [--congestion NAME]
+                      [--out FILE] [CASE ...]
 
 Cases: clean, loss, late, others. Needs root. Exits with 1 if a result is not exact. Python's standard library only.
 """
@@ -23,8 +24,6 @@ from processes import Crew, Failed
 
 PORT = 7_700
 CASES = ("clean", "loss", "late", "others")
-#: One frame in a hundred is lost on its way into the switch.
-LOSS = "0.01"
 LATE = "1.0"
 PATIENCE = 120.0
 
@@ -111,13 +110,16 @@ def case(name: str, args: argparse.Namespace) -> list[dict]:
     """The rows of one case."""
     rows = []
     with Star(args.workers, args.rate, joined=False) as star, Crew() as crew:
+        if args.congestion:
+            for rank in range(args.workers):
+                must([*star.inside(rank), "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={args.congestion}"])
         if name == "loss":
             # A frame is what the wire would carry, so that one in a hundred is lost and not one in a hundred of 64 KiB.
             for rank in range(args.workers):
                 must(["ip", "-n", star.name(str(rank)), "link", "set", INTERFACE, "gso_max_segs", "1"])
         modes = {"clean": ("flow", "ring", "transparent"), "loss": ("flow", "ring", "transparent"), "late": ("transparent",)}
         for mode in modes.get(name, ("others",)):
-            loss = ["--loss", LOSS] if name == "loss" else []
+            loss = ["--loss", str(args.loss)] if name == "loss" else []
             switch = crew.start([*star.inside("bridge"), args.fanin, "switch", "--transparent", ",".join(star.ports), *loss])
             crew.wait_until_it_says(switch, "joins ", time.monotonic() + PATIENCE)
             if mode == "others":
@@ -160,6 +162,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--size", default="64MiB")
     parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--loss", type=float, default=0.01, help="share of frames that are lost on their way into the switch, in the case `loss`")
+    parser.add_argument("--congestion", help="the workers' congestion control, as cubic or bbr; without it, that of this machine")
     parser.add_argument("--out", help="file for the rows as JSON")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     args = parser.parse_args(arguments)
@@ -168,6 +172,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"unknown case {unknown[0]!r}: one of {', '.join(CASES)}")
     if args.workers < 3:
         parser.error(f"argument --workers: {args.workers}, and at least 3 are needed")
+    if not 0 <= args.loss < 1:
+        parser.error(f"argument --loss: {args.loss}, and a share from 0 to below 1 is expected")
     link = megabits(args.rate)
     if reason := obstacle():
         print(f"error: {reason}", file=sys.stderr)

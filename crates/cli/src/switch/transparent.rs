@@ -50,7 +50,8 @@ pub struct TransparentArgs {
     pub uplink: Option<String>,
     /// With --transparent: sum inside the RDMA connections (RoCEv2) of these workers, too. May be given several times. RING:TYPE:OPERATOR:IP,IP,..
     /// with the workers by rank, as 7:f32:sum:10.0.0.1,10.0.0.2; behind it :window=N, :packets=N, :payload=BYTES and :silence=TIME where they
-    /// are not 2, 170, 1024 and 3s. TIME is how long a worker's network card may leave questions unanswered while others wait.
+    /// are not 2, 170, 1024 and 3s. TIME is how long a worker's network card may leave questions unanswered while others wait. :here=IP,IP,.. (or
+    /// :here=none) where a switch above sums the ring, too: the workers behind this one.
     #[arg(long, value_name = "RING", requires = "transparent")]
     pub rdma_ring: Vec<RdmaRing>,
     /// With --transparent: write what comes to each port and what leaves there to a file for Wireshark, tshark or scapy (pcapng).
@@ -228,6 +229,7 @@ fn say_goodbye(ended: &Ended) {
         rdma_refused = done.rdma.refused,
         rdma_damaged = done.rdma.damaged,
         rdma_ended = done.rdma.ended,
+        rdma_sent_back = done.rdma.sent_back,
         "ended"
     );
 }

@@ -146,7 +146,7 @@ pub struct Statistics {
     pub trunk_part_bytes: u64,
     /// Bytes of sums of all that went to switches below.
     pub trunk_whole_bytes: u64,
-    /// Segments whose headers went to the switch where their receiver is.
+    /// Segments, and packets of RDMA, whose headers went to the switch where their receiver is.
     pub trunk_segments: u64,
     /// Messages to other switches that were sent again.
     pub trunk_repeated: u64,
@@ -182,14 +182,21 @@ pub trait Ports {
 }
 
 /// Frames that are made of held ones leave to where their addresses lead.
-struct Way<'a, P> {
+pub(super) struct Way<'a, P> {
     bridge: &'a Bridge,
     ports: &'a mut P,
+    trunks: &'a mut Trunks,
 }
 
 impl<P: Ports> Emit for Way<'_, P> {
     fn emit(&mut self, port: usize, frame: &[u8]) {
         self.bridge.forward(port, frame, |to| self.ports.send(to, &Offload::default(), frame));
+    }
+
+    fn tell(&mut self, port: usize, body: Vec<u8>) {
+        if let Some(trunk) = self.trunks.get_mut(&port).filter(|trunk| trunk.is_up()) {
+            trunk.push(body);
+        }
     }
 }
 
@@ -267,14 +274,18 @@ impl Switch {
     /// # Errors
     /// The numbers of two rings that have a pair of neighbours in common and the same number.
     pub fn with_rdma(config: SwitchConfig, rings: Vec<RdmaRing>) -> Result<Self, (u16, u16)> {
-        Ok(Switch { rdma: Rdma::new(rings)?, ..Switch::new(config) })
+        Ok(Switch { rdma: Rdma::new(rings, config.uplink)?, ..Switch::new(config) })
     }
 
     /// What it has done so far.
     pub fn statistics(&self) -> Statistics {
         let of = |value: fn(&Trunk) -> u64| self.trunks.values().map(value).sum();
+        let rdma = self.rdma.statistics();
         Statistics {
-            rdma: self.rdma.statistics(),
+            trunk_part_bytes: self.statistics.trunk_part_bytes + rdma.part_bytes,
+            trunk_whole_bytes: self.statistics.trunk_whole_bytes + rdma.whole_bytes,
+            trunk_segments: self.statistics.trunk_segments + rdma.heads,
+            rdma,
             trunks: of(|trunk| trunk.is_up().into()),
             trunk_repeated: self.statistics.trunk_repeated + of(|trunk| trunk.counts.again),
             trunk_damaged: self.statistics.trunk_damaged + of(|trunk| trunk.counts.damaged),
@@ -314,7 +325,7 @@ impl Switch {
             return self.on_trunk_frame(now, port, frame, out);
         }
         self.bridge.learn(now, port, frame);
-        if self.rdma.on_frame(now, port, frame, &mut Way { bridge: &self.bridge, ports: out }) {
+        if self.rdma.on_frame(now, port, frame, &mut Way { bridge: &self.bridge, ports: out, trunks: &mut self.trunks }) {
             return;
         }
         if neighbours::is_word(frame) {
@@ -387,7 +398,7 @@ impl Switch {
 
     /// Asks workers with RDMA connections whether they are there, and tells them what is over. To be called a few times a second.
     pub fn on_rdma_tick(&mut self, now: Instant, out: &mut impl Ports) {
-        self.rdma.on_tick(now, &mut Way { bridge: &self.bridge, ports: out });
+        self.rdma.on_tick(now, &mut Way { bridge: &self.bridge, ports: out, trunks: &mut self.trunks });
     }
 
     fn forward(&mut self, from: usize, offload: &Offload, frame: &[u8], out: &mut impl Ports) {
@@ -707,4 +718,4 @@ impl Switch {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

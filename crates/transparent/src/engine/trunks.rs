@@ -7,8 +7,9 @@ use fanin_wire::stream::MessageHeader;
 use super::key::RingKey;
 use super::ring::Failure;
 use super::ring::tree::Child;
-use super::stream::State;
-use super::{Ports, Switch};
+use super::stream::{State, Stream};
+use super::{Ports, Switch, Way};
+use crate::rdma::told::is_told;
 use crate::segment::Flow;
 use crate::trunk::message::Said;
 use crate::trunk::{Came, Role, Trunk, greets_above};
@@ -55,13 +56,19 @@ impl Switch {
                 let (interface, is_above) = (self.ports[port].name(), self.config.uplink == Some(port));
                 tracing::info!(interface, is_above, "another transparent switch sums together with this one");
                 self.grow_all(now, out);
+                self.rdma.on_trunk(port, &mut Way { bridge: &self.bridge, ports: out, trunks: &mut self.trunks });
             }
             Came::Anew => {
                 self.end_beyond(now, port, true, out);
                 self.grow_all(now, out);
+                self.rdma.on_trunk(port, &mut Way { bridge: &self.bridge, ports: out, trunks: &mut self.trunks });
             }
             Came::Messages(bodies) => {
                 for body in bodies {
+                    if is_told(&body) {
+                        self.on_told(now, port, &body, out);
+                        continue;
+                    }
                     match Said::parse(&body) {
                         Ok((run, said)) => self.on_said(now, port, run, said, out),
                         Err(error) => self.note_strange(now, port, &error.to_string()),
@@ -71,9 +78,18 @@ impl Switch {
         }
     }
 
+    /// What another switch says of a ring over RDMA.
+    fn on_told(&mut self, now: Instant, port: usize, body: &[u8], out: &mut impl Ports) {
+        let way = &mut Way { bridge: &self.bridge, ports: out, trunks: &mut self.trunks };
+        if let Err(what) = self.rdma.on_told(now, (port, self.ports[port].name()), body, way) {
+            self.note_strange(now, port, &what);
+        }
+    }
+
     /// Whether a ring has workers behind a port that leads to no other switch: one of them could claim to be a switch.
     fn has_workers(&self, port: usize) -> bool {
-        self.streams.values().any(|stream| matches!(stream.state, State::Member(_)) && stream.ports.contains(&Some(port)))
+        let is_one = |stream: &Stream| matches!(stream.state, State::Member(_)) && stream.ports.contains(&Some(port));
+        self.streams.values().any(is_one) || self.rdma.has_workers(port)
     }
 
     fn grow_all(&mut self, now: Instant, out: &mut impl Ports) {

@@ -32,6 +32,8 @@ pub struct RdmaRing {
     pub shape: MessageShape,
     /// Payload of a full packet in bytes: the path MTU of the queue pairs.
     pub payload_bytes: u32,
+    /// The ranks of those workers that are behind this switch itself, in their order; `None`: all that no switch below it has.
+    pub here: Option<Vec<u16>>,
     /// How long a worker may leave questions of the switch to its network card unanswered while others wait for it.
     pub silence: Duration,
 }
@@ -56,10 +58,18 @@ fn wrong(field: &'static str, value: &str, expected: impl fmt::Display) -> RingE
     RingError { field, value: value.to_owned(), expected: expected.to_string() }
 }
 
+impl RdmaRing {
+    /// Of how many packets of a worker the heads are kept: a power of two.
+    pub(super) fn heads(&self) -> u32 {
+        ((2 * self.shape.window).next_power_of_two() * u32::from(self.shape.packets)).next_power_of_two()
+    }
+}
+
 impl FromStr for RdmaRing {
     type Err = RingError;
 
-    /// `RING:TYPE:OPERATOR:ADDRESS,ADDRESS,..`, and `:window=N`, `:packets=N`, `:payload=BYTES` and `:silence=TIME` behind it.
+    /// `RING:TYPE:OPERATOR:ADDRESS,ADDRESS,..`, and `:window=N`, `:packets=N`, `:payload=BYTES`, `:silence=TIME` and
+    /// `:here=ADDRESS,ADDRESS,..` or `:here=none` behind it.
     fn from_str(text: &str) -> Result<Self, RingError> {
         let mut parts = text.split(':');
         let mut next = |field, expected| parts.next().filter(|part| !part.is_empty()).ok_or_else(|| wrong(field, "", expected));
@@ -80,7 +90,7 @@ impl FromStr for RdmaRing {
             return Err(wrong("workers", list, format_args!("2 to {WORKERS_MAX} different addresses")));
         }
         let (mut shape, mut payload_bytes) = (MessageShape { window: WINDOW, packets: PACKETS }, PAYLOAD_BYTES);
-        let mut silence = SILENCE;
+        let (mut silence, mut here) = (SILENCE, None);
         for part in parts {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             match name {
@@ -91,15 +101,32 @@ impl FromStr for RdmaRing {
                     payload_bytes = bytes.ok_or_else(|| wrong("payload", value, "256, 512, 1024, 2048 or 4096"))?;
                 }
                 "silence" => silence = time(value).ok_or_else(|| wrong("silence", value, "1s to 3600s, or 1000ms to 3600000ms"))?,
-                _ => return Err(wrong("option", part, "window=N, packets=N, payload=BYTES or silence=TIME")),
+                "here" => here = Some(ranks(value, &workers)?),
+                _ => return Err(wrong("option", part, "window=N, packets=N, payload=BYTES, silence=TIME or here=ADDRESS,..")),
             }
         }
         if !shape.is_possible() {
             let value = format!("{} messages of {} packets", shape.window, shape.packets);
             return Err(wrong("window", &value, format_args!("1 to {} messages, and at most 4194304 packets", MessageShape::WINDOW_MAX)));
         }
-        Ok(RdmaRing { ring, op, workers, shape, payload_bytes, silence })
+        Ok(RdmaRing { ring, op, workers, shape, payload_bytes, here, silence })
     }
+}
+
+/// The ranks of some of the workers, or of none of them.
+fn ranks(list: &str, workers: &[Ipv4Addr]) -> Result<Vec<u16>, RingError> {
+    if list == "none" {
+        return Ok(Vec::new());
+    }
+    let rank = |name: &str| workers.iter().position(|worker| name.parse() == Ok(*worker)).map(|rank| rank as u16);
+    let ranks: Option<Vec<u16>> = list.split(',').map(rank).collect();
+    let mut ranks = ranks.ok_or_else(|| wrong("here", list, "addresses of some of the ring's workers, or none"))?;
+    ranks.sort_unstable();
+    ranks.dedup();
+    if ranks.len() == workers.len() {
+        return Err(wrong("here", list, "a part of the ring's workers (without it, all are here)"));
+    }
+    Ok(ranks)
 }
 
 /// `3s` or `2500ms`.
@@ -137,8 +164,15 @@ mod tests {
         );
         assert_eq!(
             error("7:i32:sum:10.0.0.1,10.0.0.2:mtu=9"),
-            "`option` is \"mtu=9\" where window=N, packets=N, payload=BYTES or silence=TIME is expected"
+            "`option` is \"mtu=9\" where window=N, packets=N, payload=BYTES, silence=TIME or here=ADDRESS,.. is expected"
         );
+        let here = |text: &str| format!("7:i32:sum:10.0.0.1,10.0.0.2,10.0.0.3:here={text}").parse::<RdmaRing>().map(|ring| ring.here);
+        assert_eq!((here("10.0.0.3,10.0.0.1"), here("none")), (Ok(Some(vec![0, 2])), Ok(Some(vec![]))));
+        for wrong in ["10.0.0.4", "", "10.0.0.1;10.0.0.2", "rank 1"] {
+            let said = error(&format!("7:i32:sum:10.0.0.1,10.0.0.2,10.0.0.3:here={wrong}"));
+            assert_eq!(said, format!("`here` is {wrong:?} where addresses of some of the ring's workers, or none is expected"));
+        }
+        assert!(error("7:i32:sum:10.0.0.1,10.0.0.2:here=10.0.0.1,10.0.0.2").contains("where a part of the ring's workers"));
         assert!(error("7:i32:sum:10.0.0.1,10.0.0.2:window=65").contains("1 to 64 messages"));
         let silence = |text: &str| format!("7:i32:sum:10.0.0.1,10.0.0.2{text}").parse::<RdmaRing>().map(|ring| ring.silence);
         assert_eq!(silence(""), Ok(Duration::from_ms(3_000)));

@@ -1,6 +1,7 @@
 //! Why a ring is ended, or a connection refused.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,8 +28,37 @@ pub(super) enum Failure {
     Silent { ranks: Vec<u16>, for_ms: u64 },
     /// A run begins while it is not certain that another connection is not of it.
     Doubtful { rank: u16, other: u16 },
+    /// What another switch says.
+    Told { why: String },
+    /// A switch that is needed is gone, or was restarted.
+    Beyond { interface: String, is_restart: bool },
+    /// A worker sends here, and another switch should have him.
+    Elsewhere { rank: u16, address: Ipv4Addr },
+    /// Not all ranks are known, since another switch does not answer.
+    Unready,
     /// A connection has shown no beginning: the switch was restarted in between, or the run is over.
     NoBeginning { rank: u16, queue_pair: u32 },
+}
+
+impl Failure {
+    /// Whom the ring is ended because of.
+    pub fn rank(&self) -> Option<u16> {
+        match self {
+            Failure::Field { rank, .. }
+            | Failure::Declared { rank, .. }
+            | Failure::Lengths { rank, .. }
+            | Failure::Window { rank, .. }
+            | Failure::Gap { rank, .. }
+            | Failure::Changed { rank, .. }
+            | Failure::Headless { rank, .. }
+            | Failure::Refused { by: rank, .. }
+            | Failure::Doubtful { rank, .. }
+            | Failure::Elsewhere { rank, .. }
+            | Failure::NoBeginning { rank, .. } => Some(*rank),
+            Failure::Silent { ranks, .. } => ranks.first().copied(),
+            Failure::Differ { .. } | Failure::Told { .. } | Failure::Beyond { .. } | Failure::Unready => None,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -74,6 +104,21 @@ impl fmt::Display for Failure {
             Failure::Doubtful { rank, other } => write!(
                 f,
                 "rank {rank} begins again after rank {other}'s first packet was answered with the sum of the run before, which it may not be of"
+            ),
+            Failure::Told { why } => f.write_str(why),
+            Failure::Beyond { interface, is_restart: true } => {
+                write!(f, "the switch behind interface {interface}, which sums together with this one, was restarted")
+            }
+            Failure::Beyond { interface, is_restart: false } => {
+                write!(f, "no transparent switch answers behind interface {interface}, where one has to sum together with this one")
+            }
+            Failure::Elsewhere { rank, address } => write!(
+                f,
+                "what rank {rank} at {address} sends comes here unsummed where another switch is to sum it: `here` of one of them is wrong, or that \
+                 one was started without the ring"
+            ),
+            Failure::Unready => f.write_str(
+                "not all of the ring's workers are known: `here` leaves some to other switches, and none of those has said that it has them",
             ),
             Failure::NoBeginning { rank, queue_pair } => {
                 write!(

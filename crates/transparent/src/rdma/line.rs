@@ -12,7 +12,7 @@
 //! And where nothing has come yet, it answers with the number [`NOTHING_YET`] instead of the one before the first; half of all senders would
 //! take that for an acknowledgement of all that they have sent.
 
-use fanin_core::Instant;
+use fanin_core::{Duration, Instant};
 use fanin_protocols::shared::connection::Psn;
 use fanin_wire::roce::{self, Aeth, BTH, Bth, ICRC, RETH, Reth, RoceHeader, TAGS_MAX, opcode};
 
@@ -31,6 +31,11 @@ const NEAR: i32 = 1 << 22;
 
 /// What Linux's RoCE answers to a question as long as nothing has come: its `ack_psn`, 0 until then, less one.
 const NOTHING_YET: Psn = Psn::new(0xff_ffff);
+/// How long nothing may move in a connection that lacks something before its receiver is asked, and twice that before its sender is sent back, and
+/// so on: answers take much less, and cards by themselves wait for half a second.
+const PROD: Duration = Duration::from_ms(4);
+/// How often a sender is sent back while nothing moves: each time is one of its card's retries.
+const SENT_BACK_MAX: u32 = 3;
 /// The most answers to questions that are still expected: those of a second.
 const QUESTIONS_OPEN_MAX: u32 = 4;
 
@@ -105,6 +110,15 @@ pub(super) struct Ending {
     is_confirmed: bool,
 }
 
+/// What helps a connection in which something was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Prod {
+    /// Its receiver is asked: an acknowledgement may be lost.
+    Ask,
+    /// Its sender is sent back to what the receiver waits for: a packet, or the receiver's word that it lacks one, may be lost.
+    SendBack,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -124,6 +138,13 @@ pub(super) struct Line {
     is_far: bool,
     /// One behind the newest packet that has come.
     sent: Psn,
+    /// The first packet that has not come: one before `sent` is lost.
+    pub whole: Psn,
+    /// One behind the newest packet of which there was the sum.
+    summed: Psn,
+    /// When one of these was last another one, and how often it was helped since then.
+    moved: Instant,
+    prods: u32,
     /// The queue pair that it begins at.
     sender: Option<u32>,
     foreign: Vec<u32>,
@@ -169,6 +190,10 @@ impl Line {
             is_received: false,
             is_far: false,
             sent: identity.first,
+            whole: identity.first,
+            summed: identity.first,
+            moved: Instant::ZERO,
+            prods: 0,
             sender: None,
             foreign: Vec::new(),
             messages: 0,
@@ -352,6 +377,45 @@ impl Line {
         }
     }
 
+    /// The sum of a packet is there.
+    pub fn note_summed(&mut self, psn: Psn) {
+        self.has_sums = true;
+        if psn.plus(1).since(self.summed) > 0 {
+            self.summed = psn.plus(1);
+        }
+    }
+
+    /// Something has moved.
+    pub fn on_moved(&mut self, now: Instant) {
+        (self.moved, self.prods) = (now, 0);
+    }
+
+    /// When it should be helped, if it is seen to lack something: its sender has sent what has not come, or its receiver has not acknowledged what
+    /// it was sent. Whoever only waits for others lacks nothing, so that his card's patience stays what it is.
+    pub fn due(&self) -> Option<Instant> {
+        let lacks = self.whole.since(self.sent) < 0 || self.received.since(self.summed) < 0;
+        let is_able = self.ending.is_none() && !self.is_asked() && self.prods <= SENT_BACK_MAX;
+        (lacks && is_able).then(|| self.moved + Duration::from_ps(PROD.as_ps() << self.prods))
+    }
+
+    /// How it is helped now.
+    pub fn prod(&mut self, now: Instant) -> Option<Prod> {
+        self.due().filter(|due| now >= *due)?;
+        self.prods += 1;
+        Some(if self.prods == 1 { Prod::Ask } else { Prod::SendBack })
+    }
+
+    /// Sends the sender back, in the receiver's name, to what that waits for. `false` where nobody knows its queue pair.
+    pub fn send_back(&self, out: &mut Vec<u8>) -> bool {
+        self.respond(Aeth::NAK_SEQUENCE, self.received, out)
+    }
+
+    /// Acknowledges, in the receiver's name, what it has. Linux's RoCE does not go back twice unless something was acknowledged in between; that
+    /// it is asked to go back to a later packet does not count.
+    pub fn acknowledge(&self, out: &mut Vec<u8>) -> bool {
+        self.respond(Aeth::ACK, self.received.before(), out)
+    }
+
     /// Asks the receiver what it waits for.
     pub fn question(&mut self, out: &mut Vec<u8>) {
         self.questions = (self.questions + 1).min(QUESTIONS_OPEN_MAX);
@@ -380,8 +444,13 @@ impl Line {
     /// Tells the sender that it is over, in the receiver's name; it has all before the number that is refused. `false` where nobody has
     /// said yet at which queue pair the sender is.
     fn end_sender(&self, out: &mut Vec<u8>) -> bool {
+        self.respond(Aeth::NAK_OPERATION, self.received, out)
+    }
+
+    /// An answer of the receiver.
+    fn respond(&self, syndrome: u8, psn: Psn, out: &mut Vec<u8>) -> bool {
         let Some(sender) = self.sender else { return false };
-        let psn = self.received.number();
+        let psn = psn.number();
         let bth = Bth {
             opcode: opcode::ACKNOWLEDGE,
             queue_pair: sender,
@@ -397,7 +466,7 @@ impl Line {
         out.extend_from_slice(&self.head);
         out.resize(at + BTH + roce::AETH + ICRC, 0);
         bth.emit(&mut out[at..]);
-        Aeth { syndrome: Aeth::NAK_OPERATION, messages: self.messages }.emit(&mut out[at + BTH..]);
+        Aeth { syndrome, messages: self.messages }.emit(&mut out[at + BTH..]);
         roce::turn(out);
         roce::finish(out);
         true

@@ -23,18 +23,20 @@ mod odd;
 mod ring;
 #[cfg(test)]
 mod tests;
+pub(crate) mod told;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 use fanin_core::{Instant, Malformed};
 use fanin_wire::netreduce::InaHeader;
-use fanin_wire::roce::{self, Glance, Over, RoceHeader, opcode};
+use fanin_wire::roce::{self, Glance, ICRC, Over, RoceHeader, opcode};
 
 pub use config::{RdmaRing, RingError, WORKERS_MAX};
 use line::Learns;
 pub use odd::{Odd, OddFrames};
 use ring::{Packet, Ring};
+use told::Told;
 
 /// Connections of a pair of neighbours that are not summed in and known at once: the oldest is forgotten first.
 const OTHERS_MAX: usize = 256;
@@ -58,6 +60,14 @@ pub struct RdmaStatistics {
     pub ended: u64,
     /// Whom the last one was ended because of: ring and rank.
     pub blamed: Option<(u16, u16)>,
+    /// Bytes of sums of a part of a ring that went to the switch above.
+    pub part_bytes: u64,
+    /// Bytes of sums of all that went to switches below.
+    pub whole_bytes: u64,
+    /// Packets whose heads went to the switch where their receiver is.
+    pub heads: u64,
+    /// How often a sender was sent back because something of its connection was lost.
+    pub sent_back: u64,
     /// Frames that could not be summed, by reason.
     pub odd: OddFrames,
 }
@@ -66,6 +76,9 @@ pub struct RdmaStatistics {
 pub(crate) trait Emit {
     /// A frame made of one that came by `port` leaves to where its addresses lead; `usize::MAX` is no port.
     fn emit(&mut self, port: usize, frame: &[u8]);
+
+    /// Something is to be said to the switch behind a port.
+    fn tell(&mut self, port: usize, body: Vec<u8>);
 }
 
 /// Two hosts of which one is the successor of the other.
@@ -87,8 +100,8 @@ pub(crate) struct Rdma {
 }
 
 impl Rdma {
-    /// Rings that differ in number where they have neighbours in common; `Err` names two that do not.
-    pub fn new(rings: Vec<RdmaRing>) -> Result<Self, (u16, u16)> {
+    /// Rings that differ in number where they have neighbours in common; `Err` names two that do not. `uplink`: the port of the switch above.
+    pub fn new(rings: Vec<RdmaRing>, uplink: Option<usize>) -> Result<Self, (u16, u16)> {
         let mut pairs: HashMap<(Ipv4Addr, Ipv4Addr), Pair> = HashMap::new();
         for (number, ring) in rings.iter().enumerate() {
             for (rank, from) in (0u16..).zip(&ring.workers) {
@@ -100,7 +113,7 @@ impl Rdma {
                 pair.seats.push((number, rank));
             }
         }
-        Ok(Rdma { rings: rings.into_iter().map(Ring::new).collect(), pairs, ..Rdma::default() })
+        Ok(Rdma { rings: rings.into_iter().map(|ring| Ring::new(ring, uplink)).collect(), pairs, ..Rdma::default() })
     }
 
     /// A frame has come. Says whether it has been dealt with; otherwise it goes on as it is.
@@ -108,13 +121,67 @@ impl Rdma {
         if self.rings.is_empty() {
             return false;
         }
+        let is_done = self.take_frame(now, port, frame, out);
+        self.tell(out);
+        is_done
+    }
+
+    /// What is to be said to other switches.
+    fn tell(&mut self, out: &mut impl Emit) {
+        for ring in &mut self.rings {
+            ring.tree.outbox.drain(..).for_each(|(port, body)| out.tell(port, body));
+        }
+    }
+
+    /// A switch answers behind a port.
+    pub fn on_trunk(&mut self, port: usize, out: &mut impl Emit) {
+        self.rings.iter_mut().for_each(|ring| ring.on_trunk(port));
+        self.tell(out);
+    }
+
+    /// The switch behind a port is gone, or was restarted.
+    pub fn on_trunk_gone(&mut self, port: usize, interface: &str, is_restart: bool, out: &mut impl Emit) {
+        self.rings.iter_mut().for_each(|ring| ring.on_trunk_gone(port, interface, is_restart));
+        self.tell(out);
+    }
+
+    /// What the switch behind a port says of a ring over RDMA.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn on_told(&mut self, now: Instant, port: (usize, &str), body: &[u8], out: &mut impl Emit) -> Result<(), String> {
+        let (name, epoch, told) = Told::parse(body).map_err(|error| error.to_string())?;
+        let result = match self.rings.iter_mut().find(|ring| ring.tree.name() == name) {
+            Some(ring) => ring.on_told(now, port, epoch, told, out).map_err(str::to_owned),
+            None => {
+                let why = match self.rings.iter().find(|ring| ring.config.ring == name.ring) {
+                    Some(_) => format!("ring {} has other workers in `rdma-ring` of the switch above", name.ring),
+                    None => format!("the switch above was not told of ring {} (`rdma-ring`)", name.ring),
+                };
+                if let Told::Ranks { .. } = told {
+                    out.tell(port.0, Told::Unfit { why: why.clone() }.emit(name, epoch));
+                }
+                Err(why)
+            }
+        };
+        self.tell(out);
+        result
+    }
+
+    /// Whether a worker of a ring has sent by a port.
+    pub fn has_workers(&self, port: usize) -> bool {
+        self.rings.iter().any(|ring| ring.has_workers(port))
+    }
+
+    fn take_frame(&mut self, now: Instant, port: usize, frame: &[u8], out: &mut impl Emit) -> bool {
         let Some(glance) = roce::glance(frame) else { return false };
         let [from, to] = glance.addresses.map(Ipv4Addr::from);
         if glance.opcode == opcode::ACKNOWLEDGE && glance.over == Over::V4 {
             let Some(pair) = self.pairs.get(&(to, from)) else { return false };
             return RoceHeader::parse(frame).is_ok_and(|(header, _)| on_answer(&mut self.rings, pair, now, &header, out));
         }
-        if !glance.is_write() {
+        // A question of another switch is shorter than it claims, and has nothing in it.
+        if !glance.is_write() || self.is_from_other_switch(&glance, frame) {
             return false;
         }
         let is_message = InaHeader::parse(glance.first_payload(frame)).is_ok();
@@ -129,11 +196,24 @@ impl Rdma {
         }
     }
 
+    /// When [`Rdma::on_due`] has something to do at the latest.
+    pub fn due(&self) -> Option<Instant> {
+        self.rings.iter().filter_map(Ring::due).min()
+    }
+
+    /// Helps connections in which something was lost.
+    pub fn on_due(&mut self, now: Instant, out: &mut impl Emit) {
+        if self.due().is_some_and(|due| now >= due) {
+            self.rings.iter_mut().for_each(|ring| ring.on_due(now, out));
+        }
+    }
+
     /// Says whom rings wait for whose packets are sent again, ends rings of whom somebody is dead, and tells those who do not know yet that
     /// their connection is over. To be called a few times a second.
     pub fn on_tick(&mut self, now: Instant, out: &mut impl Emit) {
         self.rings.iter_mut().for_each(|ring| ring.on_tick(now, out));
         self.odd.on_tick(now);
+        self.tell(out);
     }
 
     pub fn statistics(&self) -> RdmaStatistics {
@@ -144,11 +224,25 @@ impl Rdma {
             dropped: all.dropped + ring.statistics.dropped,
             refused: all.refused + ring.statistics.refused,
             ended: all.ended + ring.statistics.ended,
+            part_bytes: all.part_bytes + ring.statistics.part_bytes,
+            whole_bytes: all.whole_bytes + ring.statistics.whole_bytes,
+            heads: all.heads + ring.statistics.heads,
+            sent_back: all.sent_back + ring.statistics.sent_back,
             blamed: ring.statistics.blamed.or(all.blamed),
             ..all
         };
         let own = RdmaStatistics { damaged: self.damaged, odd: self.odd.frames(), ..RdmaStatistics::default() };
         self.rings.iter().fold(own, add)
+    }
+}
+
+impl Rdma {
+    /// Whether another switch asks a card, or tells it something: what it makes for that has no payload, and the sender in whose name it goes is
+    /// not here.
+    fn is_from_other_switch(&self, glance: &Glance, frame: &[u8]) -> bool {
+        let [from, to] = glance.addresses.map(Ipv4Addr::from);
+        let is_empty = glance.opcode == opcode::WRITE_ONLY && glance.first_payload(frame).len() == ICRC;
+        is_empty && self.pairs.get(&(from, to)).is_some_and(|pair| pair.seats.iter().all(|(ring, rank)| !self.rings[*ring].tree.has(*rank)))
     }
 }
 

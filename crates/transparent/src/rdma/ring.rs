@@ -1,5 +1,7 @@
 //! One ring: its workers' connections, and the accelerator between them.
 
+mod racks;
+pub(super) mod tree;
 mod way;
 
 use std::collections::VecDeque;
@@ -9,13 +11,15 @@ use fanin_core::{Address, Duration, Ingress, Instant, JobId, Node, NodeId, PortI
 use fanin_protocols::netreduce::NetReduceSwitch;
 use fanin_protocols::shared::connection::Psn;
 use fanin_wire::netreduce::{InaHeader, NetReduceHeader, PacketNumber};
-use fanin_wire::roce::{ICRC, RoceHeader, opcode};
+use fanin_wire::roce::{Aeth, ICRC, RoceHeader, opcode};
 use fanin_wire::stream::checksum;
 
 use super::config::RdmaRing;
 use super::failure::Failure;
-use super::line::{Answer, Identity, Learns, Line, Outcome};
+use super::line::{Answer, Identity, Learns, Line, Outcome, Prod};
+use super::told::Told;
 use super::{Emit, RdmaStatistics};
+use tree::Tree;
 use way::{HEAD_MAX, Head, NO_HEAD, Way, accelerator};
 
 /// Who asks for what is held already is told who is missing at most this often; here that goes to the log.
@@ -62,6 +66,19 @@ impl Member {
             *known = head;
         }
         true
+    }
+
+    /// Up to where all of its packets have come.
+    fn count(&mut self, now: Instant) {
+        let Some(mut whole) = self.line.as_ref().map(|line| line.whole) else { return };
+        let before = whole;
+        while self.head(whole).is_some() {
+            whole = whole.plus(1);
+        }
+        if let Some(line) = self.line.as_mut().filter(|_| whole != before) {
+            line.whole = whole;
+            line.on_moved(now);
+        }
     }
 
     pub fn head(&self, psn: Psn) -> Option<&Head> {
@@ -114,6 +131,8 @@ pub(super) struct Ring {
     ticked: Instant,
     /// Where frames are made.
     buffer: Vec<u8>,
+    /// What other switches have to do with it.
+    pub tree: Tree,
     pub statistics: RdmaStatistics,
 }
 
@@ -124,12 +143,14 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    pub fn new(config: RdmaRing) -> Self {
-        let heads = (2 * config.shape.window).next_power_of_two() * u32::from(config.shape.packets);
-        let heads = vec![NO_HEAD; heads.next_power_of_two() as usize];
+    /// `uplink`: the port of the switch above.
+    pub fn new(config: RdmaRing, uplink: Option<usize>) -> Self {
+        let heads = vec![NO_HEAD; config.heads() as usize];
+        let tree = Tree::new(&config, uplink);
         let members = config.workers.iter().map(|_| Member { heads: heads.clone().into(), ..Member::default() }).collect();
         Ring {
-            switch: accelerator(&config),
+            switch: accelerator(&config, &tree),
+            tree,
             members,
             waits: None,
             named: None,
@@ -148,6 +169,11 @@ impl Ring {
     pub fn knows(&self, rank: u16, queue_pair: u32) -> bool {
         let member = &self.members[usize::from(rank)];
         member.line.iter().chain(&member.former).any(|line| line.identity.queue_pair == queue_pair)
+    }
+
+    /// Whether a worker has sent by a port.
+    pub fn has_workers(&self, port: usize) -> bool {
+        self.members.iter().any(|member| member.line.as_ref().is_some_and(|line| line.port == port))
     }
 
     /// The same of the run that is under way.
@@ -192,6 +218,9 @@ impl Ring {
     pub fn on_first(&mut self, now: Instant, packet: &Packet<'_>, ina: &InaHeader, out: &mut impl Emit) {
         let Packet { rank, header, payload, .. } = *packet;
         let own = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.identity.has(header));
+        if self.is_held_off(now, packet) {
+            return;
+        }
         if let Err(failure) = self.fits(rank, header, ina, payload) {
             return self.refuse(packet, failure);
         }
@@ -204,9 +233,13 @@ impl Ring {
         } else if let Err(failure) = self.follows(packet, ina) {
             return self.refuse(packet, failure);
         }
-        if self.is_held_back(now, packet) || !self.keep(packet) {
+        if self.is_held_back(now, packet) || !self.keep(now, packet) {
             return;
         }
+        if let Err(failure) = self.tree.note_length(rank, ina.message, header.reth.map_or(0, |reth| reth.length)) {
+            return self.refuse(packet, failure);
+        }
+        self.pass_head(packet);
         let (reth, at) = (header.reth.map_or((0, 0), |reth| (reth.address as u32, reth.length)), number(header));
         let InaHeader { ring, message, packets, .. } = *ina;
         let first = NetReduceHeader::First { at, message, length: reth.1, address: reth.0, connection: rank, ring, packets };
@@ -216,6 +249,9 @@ impl Ring {
     /// A packet of a write that is not its first one.
     pub fn on_next(&mut self, now: Instant, packet: &Packet<'_>, out: &mut impl Emit) {
         let Packet { rank, header, payload, .. } = *packet;
+        if self.is_held_off(now, packet) {
+            return;
+        }
         let is_own = self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.identity.has(header));
         if !is_own {
             return self.stray(packet);
@@ -228,9 +264,10 @@ impl Ring {
             let (value, expected) = (payload.len() as u64, u64::from(self.config.payload_bytes));
             return self.refuse(packet, Failure::Field { rank, field: "payload", value, expected });
         }
-        if self.is_held_back(now, packet) || !self.keep(packet) {
+        if self.is_held_back(now, packet) || !self.keep(now, packet) {
             return;
         }
+        self.pass_head(packet);
         self.on_packet(now, rank, &NetReduceHeader::Next { at: number(header), connection: rank, last }, payload, out);
     }
 
@@ -365,7 +402,6 @@ impl Ring {
     /// are told that the ring is over.
     fn begin(&mut self, now: Instant, packet: &Packet<'_>, comes_again: bool) -> bool {
         let rank = usize::from(packet.rank);
-        let is_stale = |member: &Member| member.line.as_ref().is_some_and(|line| now.since(line.heard) > STALE);
         if let Some(own) = &self.members[rank].line {
             // What this worker sent before may be in the sums of whoever is of the run that he begins, unless it was acknowledged: then those
             // are of that run.
@@ -384,9 +420,9 @@ impl Ring {
                     "rank {rank} begins with queue pair {queue_pair} while a run is not over: that is ended, and whoever is still of it is told"
                 );
             }
-            self.clear(false);
-        } else if !comes_again && self.members.iter().any(is_stale) {
-            self.clear(false);
+            self.over(None, Some(packet.rank), !is_received);
+        } else if !comes_again && self.is_any_stale(now) {
+            self.over(None, None, false);
         }
         if let Err(failure) = self.lengths_agree(packet, 0) {
             self.fail_with(packet, failure);
@@ -404,6 +440,9 @@ impl Ring {
         }
         member.former.retain(|former| former.identity != own);
         (member.line, member.refused) = (Some(line), None);
+        if !comes_again {
+            self.tree.spread(None, &Told::Joined { rank: packet.rank });
+        }
         if self.members.iter().filter(|member| member.line.is_some()).count() == 1 {
             self.statistics.runs += 1;
             self.moved = now;
@@ -412,9 +451,15 @@ impl Ring {
         true
     }
 
+    /// Whether somebody who is of the run was not heard for long.
+    fn is_any_stale(&self, now: Instant) -> bool {
+        self.members.iter().any(|member| member.line.as_ref().is_some_and(|line| now.since(line.heard) > STALE))
+    }
+
     /// The run is over, and nothing of it may get into the next one's sums.
     fn clear(&mut self, is_told: bool) {
-        self.switch = accelerator(&self.config);
+        self.tree.forget();
+        self.switch = accelerator(&self.config, &self.tree);
         (self.told, self.waits, self.named, self.has_repeated) = (None, None, None, false);
         for member in &mut self.members {
             if let Some(mut line) = member.line.take() {
@@ -440,24 +485,9 @@ impl Ring {
     fn fail(&mut self, failure: Failure) {
         tracing::error!(ring = self.config.ring, "{failure}: the ring is ended, and so are its queue pairs");
         self.statistics.ended += 1;
-        let (Failure::Field { rank, .. }
-        | Failure::Declared { rank, .. }
-        | Failure::Lengths { rank, .. }
-        | Failure::Window { rank, .. }
-        | Failure::Gap { rank, .. }
-        | Failure::Changed { rank, .. }
-        | Failure::Headless { rank, .. }
-        | Failure::Refused { by: rank, .. }
-        | Failure::Doubtful { rank, .. }
-        | Failure::NoBeginning { rank, .. }) = failure
-        else {
-            if let Failure::Silent { ranks, .. } = failure {
-                self.statistics.blamed = ranks.first().map(|rank| (self.config.ring, *rank));
-            }
-            return self.clear(true);
-        };
-        self.statistics.blamed = Some((self.config.ring, rank));
-        self.clear(true);
+        let blamed = failure.rank();
+        self.statistics.blamed = blamed.map(|rank| (self.config.ring, rank)).or(self.statistics.blamed);
+        self.over(Some(failure.to_string()), blamed, false);
     }
 
     /// A packet that no ring can have: it ends the ring that its connection is of, or only that.
@@ -469,7 +499,11 @@ impl Ring {
         }
         if member.line.is_none() {
             member.refused = Some((self.ticked, failure.clone()));
+            if self.tree.spans() && self.told.as_ref() != Some(&failure) {
+                self.tree.spread(None, &Told::Refused { rank: packet.rank, why: failure.to_string() });
+            }
         }
+        let member = &mut self.members[usize::from(packet.rank)];
         match member.former.iter_mut().find(|line| line.identity.has(packet.header)) {
             Some(line) => line.nag(packet.psn()),
             None => {
@@ -514,7 +548,7 @@ impl Ring {
 impl Ring {
     /// Keeps what stands before the elements; an INA header among it says from now on that this is a sum. `false` where the packet is another
     /// one than when it came before; then the ring is ended.
-    fn keep(&mut self, packet: &Packet<'_>) -> bool {
+    fn keep(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
         let Packet { port, rank, header, payload, frame } = *packet;
         let ina = if header.reth.is_some() { InaHeader::LEN } else { 0 };
         let length = header.head_len() + ina;
@@ -530,7 +564,9 @@ impl Ring {
         if ina > 0 {
             head.bytes[length - 2..length].copy_from_slice(&(self.config.workers.len() as u16).to_be_bytes());
         }
-        let is_same = self.members[usize::from(rank)].keep(head);
+        let member = &mut self.members[usize::from(rank)];
+        let is_same = member.keep(head);
+        member.count(now);
         if !is_same {
             self.refuse(packet, Failure::Changed { rank, psn: header.bth.psn });
         }
@@ -548,6 +584,8 @@ impl Ring {
             waits: &mut self.waits,
             failed: None,
             is_repeated: false,
+            is_again: false,
+            tree: &mut self.tree,
             out,
         };
         self.switch.on_packet(now, from, header, payload, &mut way);
@@ -557,6 +595,7 @@ impl Ring {
         } else {
             (self.moved, self.has_repeated) = (now, false);
         }
+        self.mark_crossing();
         if let Some(who) = failed {
             self.statistics.refused += 1;
             self.fail(Failure::Differ { who: name(who) });
@@ -581,7 +620,12 @@ impl Ring {
             let before = line.received;
             outcome = line.take(answer, false);
             if line.received != before {
+                line.on_moved(now);
                 (self.moved, self.has_repeated) = (now, false);
+                let lacks = header.aeth.is_some_and(|aeth| aeth.syndrome == Aeth::NAK_SEQUENCE);
+                if lacks && line.acknowledge(&mut self.buffer) {
+                    out.emit(usize::MAX, &self.buffer);
+                }
             }
             failed = answer.fatal.filter(|_| is_ours);
             if is_ours {
@@ -645,10 +689,35 @@ impl Ring {
         }
     }
 
+    /// When [`Ring::on_due`] has something to do.
+    pub fn due(&self) -> Option<Instant> {
+        self.members.iter().filter_map(|member| member.line.as_ref()?.due()).min()
+    }
+
+    /// Helps connections in which something was lost, long before their cards would: each loss is one of all connections, since all wait for its
+    /// sum.
+    pub fn on_due(&mut self, now: Instant, out: &mut impl Emit) {
+        for member in &mut self.members {
+            let Some(line) = &mut member.line else { continue };
+            let prod = line.prod(now);
+            if prod.is_some() {
+                line.question(&mut self.buffer);
+                out.emit(line.port, &self.buffer);
+            }
+            if prod == Some(Prod::SendBack) && line.acknowledge(&mut self.buffer) {
+                out.emit(usize::MAX, &self.buffer);
+                line.send_back(&mut self.buffer);
+                self.statistics.sent_back += 1;
+                // It goes by the way that the receiver's own would go.
+                out.emit(usize::MAX, &self.buffer);
+            }
+        }
+    }
+
     /// Who waits for somebody wants to know that he is there. His card answers, however busy he is.
     fn listen(&mut self, now: Instant, elapsed: Duration, out: &mut impl Emit) {
         let is_quiet = now.since(self.moved) >= QUIET && self.members.iter().any(|member| member.line.is_some());
-        if !is_quiet || !self.has_repeated && !self.switch.is_waiting() {
+        if !is_quiet || !self.has_repeated && !self.switch.is_waiting() && self.tree.outstanding == 0 {
             self.members.iter_mut().for_each(|member| member.silent = None);
             return;
         }
@@ -677,11 +746,11 @@ impl Ring {
     }
 }
 
-/// For people: at one switch all are workers.
+/// For people: at one switch all are workers, and at several ones the others know.
 fn name(who: Suspect) -> String {
     match who {
         Suspect::Rank(rank) => format!("rank {rank}"),
-        Suspect::Switch(_) | Suspect::Unknown => "somebody".to_owned(),
+        Suspect::Switch(_) | Suspect::Unknown => "a rank behind another switch".to_owned(),
     }
 }
 

@@ -14,6 +14,8 @@ use super::*;
 
 mod cards;
 mod frames;
+mod losses;
+mod racks;
 
 const PAYLOAD: usize = 256;
 const PACKETS: usize = 4;
@@ -336,9 +338,9 @@ fn workers_whose_messages_differ_in_length_get_no_sums() {
 
 #[test]
 fn rings_of_one_number_that_share_neighbours_are_refused() {
-    assert_eq!(Rdma::new(vec![ring(3), ring(3)]).err(), Some((7, 7)));
+    assert_eq!(Rdma::new(vec![ring(3), ring(3)], None).err(), Some((7, 7)));
     let apart = "7:i32:sum:10.0.1.1,10.0.1.2".parse().unwrap();
-    assert!(Rdma::new(vec![ring(3), apart]).is_ok());
+    assert!(Rdma::new(vec![ring(3), apart], None).is_ok());
 }
 
 #[test]

@@ -17,6 +17,8 @@ const OFFSET_MAX: u64 = 1 << 45;
 /// The longest headers of a segment: Ethernet, IPv6 or IPv4 with options, TCP with options.
 const HEADS_MAX: usize = 14 + 60 + 60;
 const FLOW: usize = 38;
+/// Of the ranks of a ring, a bit each: at most 1024.
+const BITS_MAX: usize = 128;
 
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,21 +60,27 @@ pub(crate) struct Stub {
 }
 
 /// Reads one field after the other.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (front, rest) = self.0.split_at_checked(count).ok_or(Malformed::Truncated { needed: count, got: self.0.len() })?;
         self.0 = rest;
         Ok(front)
     }
 
-    fn number(&mut self, count: usize) -> Result<u64, Malformed> {
+    pub fn number(&mut self, count: usize) -> Result<u64, Malformed> {
         Ok(self.bytes(count)?.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
     }
 
-    fn word(&mut self) -> Result<u16, Malformed> {
+    pub fn word(&mut self) -> Result<u16, Malformed> {
         Ok(self.number(2)? as u16)
+    }
+
+    /// Ranks as [`bits`] writes them, to the end.
+    pub fn ranks(&mut self) -> Result<Vec<u16>, Malformed> {
+        let bits = self.bytes(self.0.len().min(BITS_MAX))?;
+        Ok((0..bits.len() as u16 * 8).filter(|rank| bits[usize::from(*rank) / 8] >> (rank % 8) & 1 == 1).collect())
     }
 
     fn offset(&mut self) -> Result<u64, Malformed> {
@@ -112,6 +120,13 @@ impl<'a> Reader<'a> {
         }
         Ok(Stub { payload_bytes, gso_type, gso_bytes, header_bytes, heads })
     }
+}
+
+/// A bit for each rank: any network takes that many.
+pub(crate) fn bits(ranks: &[u16]) -> Vec<u8> {
+    let mut bits = vec![0u8; ranks.iter().max().map_or(0, |last| usize::from(*last) / 8 + 1)];
+    ranks.iter().for_each(|rank| bits[usize::from(*rank) / 8] |= 1 << (rank % 8));
+    bits
 }
 
 fn emit_flow(flow: Flow, out: &mut Vec<u8>) {
@@ -157,10 +172,7 @@ impl Said {
             }
             Said::Begin { memory, ranks } => {
                 out.extend_from_slice(&memory.to_be_bytes());
-                // A bit each: any network takes that many.
-                let mut bits = vec![0u8; ranks.iter().max().map_or(0, |last| usize::from(*last) / 8 + 1)];
-                ranks.iter().for_each(|rank| bits[usize::from(*rank) / 8] |= 1 << (rank % 8));
-                out.extend_from_slice(&bits);
+                out.extend_from_slice(&bits(ranks));
             }
             Said::Part { offset, bytes } | Said::Whole { offset, bytes } => {
                 out.extend_from_slice(&offset.to_be_bytes());
@@ -198,9 +210,7 @@ impl Said {
             0 => Said::Rank { ring: read.number(4)? as u32, world: read.word()?, rank: read.word()?, flow: read.flow()? },
             1 => {
                 let memory = read.number(8)?;
-                let bits = read.bytes(read.0.len().min(128))?;
-                let ranks = (0..bits.len() as u16 * 8).filter(|rank| bits[usize::from(*rank) / 8] >> (rank % 8) & 1 == 1).collect();
-                Said::Begin { memory, ranks }
+                Said::Begin { memory, ranks: read.ranks()? }
             }
             2 => Said::Part { offset: read.offset()?, bytes: read.piece()? },
             3 => Said::Whole { offset: read.offset()?, bytes: read.piece()? },

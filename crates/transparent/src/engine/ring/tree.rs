@@ -21,7 +21,7 @@ use fanin_protocols::shared::splice::Inserted;
 use super::{Failure, Ring};
 use crate::engine::key::RingKey;
 use crate::engine::stream::{Held, Membership, State, Stream};
-use crate::engine::{Ports, Switch};
+use crate::engine::{Ports, Switch, Way};
 use crate::segment::{Flow, Look, look};
 use crate::trunk::message::{PIECE_MAX, Said, Stub};
 use crate::trunk::{GONE, Role, Trunk};
@@ -520,10 +520,14 @@ impl Switch {
             let interface = self.ports[port].name().to_owned();
             self.fail(now, key, &Failure::Beyond { interface, is_restart }, out);
         }
+        let way = &mut Way { bridge: &self.bridge, ports: out, trunks: &mut self.trunks };
+        self.rdma.on_trunk_gone(port, self.ports[port].name(), is_restart, way);
     }
 
-    /// Sends what is due between switches. To be called after frames have come, and when [`Switch::due`] says so.
+    /// Sends what is due between switches, and what helps RDMA connections in which something was lost. To be called after frames have come, and
+    /// when [`Switch::due`] says so.
     pub fn settle(&mut self, now: Instant, out: &mut impl Ports) {
+        self.rdma.on_due(now, &mut Way { bridge: &self.bridge, ports: out, trunks: &mut self.trunks });
         for (port, trunk) in &mut self.trunks {
             trunk.flush(now, |frame| out.send(*port, &Offload::default(), frame));
         }
@@ -531,7 +535,7 @@ impl Switch {
 
     /// When [`Switch::settle`] has something to do at the latest, where something is under way between switches.
     pub fn due(&self) -> Option<Instant> {
-        self.trunks.values().filter_map(Trunk::due).min()
+        self.trunks.values().filter_map(Trunk::due).chain(self.rdma.due()).min()
     }
 
     /// Rings end whose other switches are silent.

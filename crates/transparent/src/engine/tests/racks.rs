@@ -4,6 +4,7 @@ mod faults;
 mod spines;
 
 use super::*;
+use crate::rdma::RdmaRing;
 use crate::trunk::is_trunk;
 
 /// Where a cable leads.
@@ -17,7 +18,7 @@ enum End {
 const NOWHERE: End = End::Host(usize::MAX);
 
 /// Switches, each with its hosts, and the one above it.
-pub(super) struct Racks {
+pub(crate) struct Racks {
     pub switches: Vec<Switch>,
     cables: Vec<Vec<End>>,
     /// Where each host is.
@@ -34,6 +35,8 @@ pub(super) struct Racks {
     pub deaf: Option<usize>,
     /// Bytes between switches: (from, to).
     pub between: HashMap<(usize, usize), u64>,
+    /// Those over RDMA, by switch.
+    pub rings: Vec<Vec<RdmaRing>>,
 }
 
 struct Out<'a>(&'a mut Vec<(usize, Vec<u8>)>);
@@ -49,6 +52,11 @@ impl Ports for Out<'_> {
 impl Racks {
     /// `homes`: the switch of each host; `above`: the switch above each.
     pub fn new(seed: u64, homes: &[usize], above: &[Option<usize>], stream_bytes: usize) -> Self {
+        Self::with_rdma(seed, homes, above, stream_bytes, vec![Vec::new(); above.len()])
+    }
+
+    /// The same, whose switches were told of these rings.
+    pub fn with_rdma(seed: u64, homes: &[usize], above: &[Option<usize>], stream_bytes: usize, rings: Vec<Vec<RdmaRing>>) -> Self {
         let mut cables: Vec<Vec<End>> = vec![Vec::new(); above.len()];
         let mut places = Vec::new();
         for (host, &home) in homes.iter().enumerate() {
@@ -62,7 +70,8 @@ impl Racks {
             cables[below].push(End::Switch(above, down));
             uplinks[below] = Some(up);
         }
-        let switches = (0..above.len()).map(|number| Self::switch(&cables, number, uplinks[number], stream_bytes, seed)).collect();
+        let switches =
+            (0..above.len()).map(|number| Self::switch(&cables, number, uplinks[number], stream_bytes, seed, &rings[number])).collect();
         let mut racks = Racks {
             switches,
             cables,
@@ -76,16 +85,18 @@ impl Racks {
             doubles: false,
             deaf: None,
             between: HashMap::new(),
+            rings,
         };
         // Switches find each other before there are workers.
         racks.pass(700_000);
         racks
     }
 
-    fn switch(cables: &[Vec<End>], number: usize, uplink: Option<usize>, stream_bytes: usize, seed: u64) -> Switch {
+    fn switch(cables: &[Vec<End>], number: usize, uplink: Option<usize>, stream_bytes: usize, seed: u64, rings: &[RdmaRing]) -> Switch {
         let ports = cables[number].len();
         let identity = mix(seed, 0xf1_0000 + number as u64);
-        let mut switch = Switch::new(SwitchConfig { ports, stream_bytes, identity, uplink, rings_max: 16, ..SwitchConfig::default() });
+        let config = SwitchConfig { ports, stream_bytes, identity, uplink, rings_max: 16, ..SwitchConfig::default() };
+        let mut switch = Switch::with_rdma(config, rings.to_vec()).unwrap();
         let names: Vec<String> = (0..ports).map(|port| format!("s{number}p{port}")).collect();
         switch.name_ports(names.iter().map(String::as_str));
         switch
@@ -95,10 +106,10 @@ impl Racks {
     pub fn restart(&mut self, number: usize, stream_bytes: usize) {
         let uplink = self.switches[number].config.uplink;
         self.seed += 1;
-        self.switches[number] = Self::switch(&self.cables, number, uplink, stream_bytes, self.seed);
+        self.switches[number] = Self::switch(&self.cables, number, uplink, stream_bytes, self.seed, &self.rings[number]);
     }
 
-    fn draw(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.draws += 1;
         mix(self.seed, self.draws)
     }
@@ -170,6 +181,8 @@ impl Racks {
             let switch = &mut self.switches[number];
             if ticks {
                 switch.on_tick(now, &mut Out(&mut left));
+                switch.on_rdma_tick(now, &mut Out(&mut left));
+                switch.settle(now, &mut Out(&mut left));
             } else if switch.due().is_some_and(|due| now >= due) {
                 switch.settle(now, &mut Out(&mut left));
             }
