@@ -8,6 +8,10 @@ Nothing needs to be imported for that: PyTorch finds the backend by the entry po
 ``memory``         tensors as stretches of memory: copies where a tensor is not one
 ``options``        what a program can ask a group for
 ``bits``           tensors that are negatives or conjugates of what lies in memory
+``determinism``    what ``torch.use_deterministic_algorithms`` means for sums
+``reports``        how a group's vectors travelled; reductions by operators of one's own
+``hooks``          communication hooks that send a byte for each gradient
+``e4m3``           the sum of 8-bit floats, as an operator of one's own
 ``sparse``         sparse tensors as lists of indices and values
 ``topk``           a communication hook that sends the largest gradients only
 ``work``           a call that runs: waiting, futures, errors
@@ -21,10 +25,14 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
+from fanin.torch import bits
+from fanin.torch.backend import create
 from fanin.torch.errors import CollectiveError, CollectiveTimeoutError
+from fanin.torch.options import Options
+from fanin.torch.reports import Report, all_reduce, report
 from fanin.torch.topk import TopK, topk_hook
 
-__all__ = ["CollectiveError", "CollectiveTimeoutError", "TopK", "register", "topk_hook"]
+__all__ = ["CollectiveError", "CollectiveTimeoutError", "Options", "Report", "TopK", "all_reduce", "register", "report", "topk_hook"]
 
 #: PyTorch's name of the backend.
 NAME = "fanin"
@@ -34,10 +42,6 @@ def register() -> None:
     """Makes the backend known to PyTorch, once; called by PyTorch itself when a group asks for ``fanin``."""
     if NAME.upper() in dist.Backend._plugins:
         return
-    # Only now: an older PyTorch has no class to derive a backend from.
-    from fanin.torch import bits
-    from fanin.torch.backend import create
-
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
     bits.register()
 

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,17 +19,19 @@ from torch._C._distributed_c10d import Backend, ErrorType
 from torch.autograd import profiler
 from torch.distributed import PrefixStore, ReduceOp, Store, Work
 
-from fanin._native import Communicator
+from fanin._native import Communicator, SparseResult
 from fanin.errors import ArgumentError, ConfigurationError, FaninError
+from fanin.operators import CustomOperator
+from fanin.torch import determinism
 from fanin.torch.elements import Elements, reduced
 from fanin.torch.errors import of_collective, of_gloo, of_joining
 from fanin.torch.forwarding import Forwarding, Lending
 from fanin.torch.meeting import HOSTING, Meeting, Member, Place, own_address
 from fanin.torch.memory import After, as_bytes, check_output, lent_input, lent_output
 from fanin.torch.monitored import MonitoredBarrier
-from fanin.torch.options import common, of_communicator, read, tell_void_variables
+from fanin.torch.options import TIMEOUT_MAX, common, is_set, of_communicator, read, tell_void_variables, with_determinism
 from fanin.torch.program import Program
-from fanin.torch.sparse import SparseTensor
+from fanin.torch.sparse import SparseTensor, sparse_reduction
 from fanin.torch.work import FaninWork, ForwardedWork, GatheredWork
 
 _log = logging.getLogger("fanin.torch")
@@ -40,12 +42,18 @@ _T = TypeVar("_T")
 _NOT_COLLECTIVE = "switches have no part in messages between two ranks"
 _NOT_REDUCED = "a switch has nothing to sum there"
 
-#: The longest timeout that the communicator takes: a hundred years, which nobody tells from a longer one.
-_TIMEOUT_MAX = timedelta(days=36_500)
-
 #: Backends that have not been shut down. PyTorch itself does not always hold the Python object (TORCH_DISTRIBUTED_DEBUG=DETAIL), and
 #: without that the methods below would vanish.
 _open: set[FaninBackend] = set()
+
+
+class Passed(NamedTuple):
+    """What has passed through a group's communicator."""
+
+    #: Calls of PyTorch.
+    calls: int
+    #: Bytes of this rank's vectors in them.
+    bytes: int
 
 
 def create(options: Any, pg_options: Any) -> FaninBackend:
@@ -72,7 +80,7 @@ class FaninBackend(Backend):
     ) -> None:
         """``ranks`` are the group's in the default group; ``settings`` are another group's, where it is made from that one."""
         super().__init__(rank, size)
-        timeout = min(timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout), _TIMEOUT_MAX)
+        timeout = min(timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout), TIMEOUT_MAX)
         self._rank = rank
         self._size = size
         self._options = Backend.Options("fanin", timeout=timeout)
@@ -81,13 +89,20 @@ class FaninBackend(Backend):
         self._failed = False
         self._sequence = 0
         self._coalesced: list[Work] | None = None
+        #: What was asked for, by PyTorch's name.
+        self.passed: dict[str, Passed] = {}
+        #: How the last sparse vectors were summed, in a word and for people.
+        self.sparse_report: tuple[str, str] | None = None
+        self._by_gloo: set[str] = set()
         self._settings: dict[str, Any] = {}
         store = PrefixStore("fanin", store)
         self._meeting = self._come_together(store, tuple(ranks) or tuple(range(size)), pg_options, settings or {})
         self._comm = self._join(self._place or Place(job="torch/alone"))
         _log.info("rank %d of %d: %s", rank, size, self._comm.path)
         local = self._place is None or self._place.local
-        self._forwarding = Forwarding(store, rank, size, timeout, own_address(store, local) if local else os.environ.get("FANIN_BIND"))
+        self._forwarding = Forwarding(
+            store, rank, size, self._options._timeout, own_address(store, local) if local else os.environ.get("FANIN_BIND")
+        )
         self._monitored = MonitoredBarrier(store, rank, size)
         _open.add(self)
 
@@ -95,7 +110,8 @@ class FaninBackend(Backend):
         """Meets the other ranks, who hear of it where this one has been told nonsense."""
         wrong: ConfigurationError | None = None
         try:
-            self._settings = {**settings, **read(pg_options)}
+            self._settings = with_determinism({**settings, **read(pg_options)})
+            self._take_timeout()
             self._check_settings()
         except ConfigurationError as error:
             wrong = error
@@ -111,6 +127,13 @@ class FaninBackend(Backend):
             raise wrong
         self._place = meeting.come_together()
         return meeting
+
+    def _take_timeout(self) -> None:
+        """The options' timeout comes before the group's; of options that come from another group it does not."""
+        timeout = self._settings.pop("timeout", None)
+        if timeout is not None:
+            self._options._timeout = timeout
+            self._timeout_s = timeout.total_seconds()
 
     def _check_settings(self) -> None:
         """Whether the communicator takes the settings and the environment, as a rank that is alone and meets nobody."""
@@ -140,6 +163,22 @@ class FaninBackend(Backend):
             raise of_joining(self._timeout_s, self._rank, error) from error
 
     # What the group is.
+
+    @property
+    def communicator(self) -> Communicator:
+        """What its vectors travel by."""
+        return self._comm
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether floats are summed to the same bits in every run."""
+        asked = self._settings.get("reproducible")
+        return bool(asked) if asked is not None else is_set("FANIN_REPRODUCIBLE")
+
+    @property
+    def by_gloo(self) -> tuple[str, ...]:
+        """What gloo has done."""
+        return tuple(sorted(self._by_gloo))
 
     def getBackendName(self) -> str:  # noqa: N802, since it is PyTorch's name
         """The name in PyTorch's messages."""
@@ -188,7 +227,7 @@ class FaninBackend(Backend):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """From now on collectives of this rank wait so long, whether that is longer or shorter than before."""
-        timeout = min(timeout, _TIMEOUT_MAX)
+        timeout = min(timeout, TIMEOUT_MAX)
         self._comm.set_timeout(timeout.total_seconds())
         self._timeout_s = timeout.total_seconds()
         self._options._timeout = timeout
@@ -243,11 +282,13 @@ class FaninBackend(Backend):
     def _limit(self, options: Any) -> float | None:
         """How long a call waits, where that is not as long as others do. A timeout that is not given is negative."""
         given: timedelta = options.timeout
-        return min(given, _TIMEOUT_MAX).total_seconds() if given.days >= 0 and given else None
+        return min(given, TIMEOUT_MAX).total_seconds() if given.days >= 0 and given else None
 
     def _run(self, name: str, program: Program, options: Any, result: Any) -> Work:
         """Makes the calls of a program."""
         self._sequence += 1
+        # Step: input's bytes are the sixth.
+        self._note(name, sum(step[5] for step in program.steps))
         limit_s = self._limit(options)
         if not options.asyncOp and self._coalesced is None:
             if profiler._is_profiler_enabled:
@@ -255,6 +296,11 @@ class FaninBackend(Backend):
                     return self._run_here(name, program, result, limit_s)
             return self._run_here(name, program, result, limit_s)
         return self._run_behind(name, program, result, limit_s)
+
+    def _note(self, name: str, size: int) -> None:
+        name = name.removeprefix("fanin:")
+        calls, passed = self.passed.get(name, (0, 0))
+        self.passed[name] = Passed(calls + 1, passed + size)
 
     def _run_here(self, name: str, program: Program, result: Any, limit_s: float | None) -> Work:
         error = None
@@ -296,6 +342,7 @@ class FaninBackend(Backend):
     def _gloo(self, what: str, why: str, does: str | None = None, peer: int | None = None) -> Any:
         """What gloo has for an operation: ``does``, or what has the same name. ``peer`` is the only rank that it is waited for."""
         self._sequence += 1
+        self._by_gloo.add(what)
 
         def operation(*arguments: Any) -> Work:
             try:
@@ -326,7 +373,12 @@ class FaninBackend(Backend):
         _check_dense(tensors)
         if len(tensors) > 1 and any(tensor.dtype != first.dtype for tensor in tensors):
             raise ArgumentError(f"tensors of several types: {sorted({str(tensor.dtype) for tensor in tensors})}")
-        return reduced(first.dtype, op.op, propagates=self._settings.get("nan") == "propagate")
+        elements = reduced(first.dtype, op.op, propagates=self._settings.get("nan") == "propagate")
+        self._check_order(first.dtype, op)
+        return elements
+
+    def _check_order(self, dtype: torch.dtype, op: ReduceOp) -> None:
+        determinism.check(dtype, op.op, transport=self._comm.transport, world=self._size, reproducible=self.reproducible)
 
     def allreduce(self, tensors: list[Tensor], options: Any) -> Work:
         """Every rank gets the reduction, in place."""
@@ -341,22 +393,61 @@ class FaninBackend(Backend):
         """The same for a sparse tensor: it gets every element that any rank has, coalesced."""
         tensor = _only(tensors, "all_reduce")
         op = options.reduceOp.op
-        elements = reduced(tensor.dtype, op)
-        if op != ReduceOp.SUM or tensor.dtype == torch.bool:
-            raise ArgumentError(f"there is no {op.name} of sparse tensors of {tensor.dtype}: expected SUM of numbers")
+        reduction = sparse_reduction(tensor.dtype, op, propagates=self._settings.get("nan") == "propagate")
+        # Lists are merged in the order of ranks.
+        if self._settings.get("sparse") != "lists":
+            self._check_order(tensor.dtype, options.reduceOp)
+        elements = reduction.elements
         self._sequence += 1
         name, limit_s = "fanin:all_reduce_sparse", self._limit(options)
         handles, after, error = [], [], None
-        sparse = SparseTensor(tensor)
+        sparse = SparseTensor(tensor, reduction, self._size)
+        self._note(name, sparse.indices.nbytes + sparse.values.nbytes)
         try:
             handle, result = self._comm.allreduce_sparse_async(elements.dtype, elements.op, sparse.size, *sparse.addresses, timeout=limit_s)
             handles.append(handle)
-            after.append(sparse.takes(result))
+            after += [sparse.takes(result), lambda: self._remember(result)]
         except ValueError:
             raise
         except FaninError as raised:
             error = self._failure(name, limit_s, raised)
         return self._collected(FaninWork(name, self._comm, limit_s or self._timeout_s, tensors, handles=handles, error=error, after=after))
+
+    def _remember(self, result: SparseResult) -> None:
+        self.sparse_report = (result.way, result.path)
+
+    def check_operator(self, op: CustomOperator, what: str) -> None:
+        """Whether the group has brought an operator along.
+
+        Raises:
+            ArgumentError: It has not.
+        """
+        if not isinstance(op, CustomOperator):
+            raise ArgumentError(f"{what}: op = {op!r}: expected a fanin.CustomOperator (torch.distributed.all_reduce has the others)")
+        if op.digest not in [each.digest for each in self._settings.get("operators", ())]:
+            raise ArgumentError(
+                f"{what}: the group has no operator {op.name!r}: expected it among the group's, as in"
+                " pg_options=fanin.torch.Options(operators=(operator,))"
+            )
+
+    def allreduce_custom(self, tensor: Tensor, op: CustomOperator) -> Work:
+        """Every rank gets the reduction by an operator that the group has brought along, in place, in the background.
+
+        Raises:
+            ArgumentError: The tensor's bytes are no elements of the operator, or the group has not got it.
+        """
+        self.check_operator(op, "all_reduce")
+        _check_dense([tensor])
+        size = op.native.element_bytes
+        if tensor.nbytes % size != 0:
+            raise ArgumentError(
+                f"all_reduce: a tensor of {tensor.nbytes} bytes: expected a multiple of the {size} of {op.name!r}'s elements"
+            )
+        program = Program(self._rank, self._size)
+        program.allreduce_custom(tensor, op)
+        self._sequence += 1
+        self._note("all_reduce_custom", tensor.nbytes)
+        return self._run_behind("fanin:all_reduce_custom", program, [tensor], None)
 
     def allreduce_coalesced(self, tensors: list[Tensor], options: Any) -> Work:
         """Several reductions at once."""

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
 
+import torch
 from torch._C._distributed_c10d import Backend
 
 from fanin.errors import ConfigurationError
+from fanin.operators import CustomOperator
 
 _log = logging.getLogger("fanin.torch")
+
+#: The longest timeout that the communicator takes: a hundred years, which nobody tells from a longer one.
+TIMEOUT_MAX = timedelta(days=36_500)
 
 #: What each takes: the types of its values, and what was expected, in words. What makes no sense beyond that the communicator refuses.
 _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -26,14 +35,22 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "switch": ((str,), "'HOST:PORT' of a switch"),
     "fabric": ((str,), "'HOST:PORT' of the manager of a fabric"),
     "fabric_host": ((str,), "the name of a host of the fabric"),
-    "system": ((str,), "'auto', or the name of a system"),
+    "system": ((str,), "'auto' or 'switchml', or in a fabric the name of a system"),
     "fallback": ((str,), "'ring' or 'error'"),
     "bind": ((str,), "an IP address of this host"),
     "stall_notice": ((int, float), "a number of seconds"),
+    "timeout": ((int, float, timedelta), "a number of seconds above 0, or a timedelta"),
+    "operators": ((tuple, list), "a tuple of up to four fanin.CustomOperator"),
+}
+
+#: Values that are words, where the communicator does not check them.
+_WORDS = {
+    "nan": ("ignore", "propagate"),
+    "fallback": ("ring", "error"),
 }
 
 #: What a rank may have for itself; all others must be the same at all ranks.
-_OF_A_RANK = {"wait", "bind", "stall_notice", "fabric_host"}
+_OF_A_RANK = {"wait", "bind", "stall_notice", "timeout", "fabric_host"}
 
 #: What is PyTorch's to say, and how.
 _OF_PYTORCH = {
@@ -41,10 +58,11 @@ _OF_PYTORCH = {
     "world": "ranks are those of the group",
     "job": "a group's name is made by Fanin (FANIN_JOB begins it)",
     "rendezvous": "ranks meet by the group's store; FANIN_SWITCH or `switch` name a switch",
-    "timeout": "give `timeout` to init_process_group or new_group",
     "notices": "notices go to the logger `fanin.torch`",
-    "operators": "operators of one's own need a fanin.Communicator",
 }
+
+#: How many operators of its own a job may have.
+_OPERATORS_MAX = 4
 
 #: Variables that mean something for communicators and nothing here, and what does instead.
 _VOID = {
@@ -52,6 +70,62 @@ _VOID = {
     "FANIN_RENDEZVOUS": "ranks meet by PyTorch's store",
 }
 _told: set[str] = set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a group is asked for, as ``pg_options`` of ``init_process_group`` and ``new_group``.
+
+    What is ``None`` comes from the environment. Nothing is ignored: what a group cannot do is an error where the options are made, or at all
+    ranks where the group is.
+
+    Raises:
+        ConfigurationError: Names the option, its value, and what was expected.
+    """
+
+    #: Floats are reduced to the same bits in every run.
+    reproducible: bool | None = None
+    #: Sums of float32 as block fixed point, as hardware switches have them.
+    fixed_point: bool | None = None
+    #: The system that sums: in a fabric any one that sums dense vectors, as ``"canary"`` or ``"rina"``; else SwitchML at a switch (which means
+    #: ``transport="udp"``), or what the transport has.
+    system: str | None = None
+    #: What becomes of a job that the switches of a fabric do not take: a ring of hosts runs it, or it fails.
+    fallback: Literal["ring", "error"] | None = None
+    #: How vectors travel.
+    transport: Literal["auto", "udp", "shm"] | None = None
+    #: How sparse vectors are summed over UDP.
+    sparse: Literal["auto", "switch", "lists"] | None = None
+    #: Whether MIN and MAX of a NaN and a number are the number or the NaN.
+    nan: Literal["ignore", "propagate"] | None = None
+    #: How this rank waits.
+    wait: Literal["adaptive", "busy"] | None = None
+    #: Bytes of elements in a packet.
+    payload: int | None = None
+    #: Packets in flight.
+    window: int | None = None
+    #: ``HOST:PORT`` of a switch.
+    switch: str | None = None
+    #: ``HOST:PORT`` of the manager of a fabric of several switches, in place of one.
+    fabric: str | None = None
+    #: The host of the fabric that this rank is.
+    fabric_host: str | None = None
+    #: The IP address of this host to send from.
+    bind: str | None = None
+    #: After how many seconds without progress the log says why.
+    stall_notice: float | None = None
+    #: How long this rank waits, in seconds or as a ``timedelta``; comes before the ``timeout`` of ``init_process_group`` and ``new_group``.
+    timeout: float | timedelta | None = None
+    #: Operators of one's own for :func:`fanin.torch.all_reduce`, at most four: the same at all ranks, in the same order.
+    operators: tuple[CustomOperator, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.settings()
+
+    def settings(self) -> dict[str, Any]:
+        """What was given, checked, by name."""
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _settings({key: value for key, value in given.items() if value is not None}, "Options: {}")
 
 
 def read(options: object) -> dict[str, Any]:
@@ -65,34 +139,85 @@ def read(options: object) -> dict[str, Any]:
     if type(options) is Backend.Options:
         # PyTorch's own: the timeout alone, which it gives by itself as well.
         return {}
+    if isinstance(options, Options):
+        return options.settings()
     if not isinstance(options, Mapping):
         kind = f"{type(options).__module__}.{type(options).__qualname__}"
-        raise ConfigurationError(f"pg_options = {options!r} (of type {kind}): expected a dict with some of {', '.join(_KEYS)}")
-    return {key: _checked(key, value) for key, value in options.items() if value is not None or key not in _KEYS}
+        raise ConfigurationError(
+            f"pg_options = {options!r} (of type {kind}): expected a dict or fanin.torch.Options with some of {', '.join(_KEYS)}"
+        )
+    return _settings({key: value for key, value in options.items() if value is not None or key not in _KEYS}, "pg_options[{!r}]")
 
 
-def _checked(key: object, value: object) -> Any:
+def _settings(given: Mapping[Any, Any], form: str) -> dict[str, Any]:
+    settings = {key: _checked(key, value, form.format(key)) for key, value in given.items()}
+    if settings.get("fabric") or os.environ.get("FANIN_FABRIC"):
+        return settings
+    system = settings.pop("system", "auto")
+    if system not in ("auto", "switchml"):
+        raise ConfigurationError(f"{form.format('system')} = {system!r}: expected 'auto' or 'switchml' without a fabric (FANIN_FABRIC)")
+    if system == "switchml":
+        transport = settings.setdefault("transport", "udp")
+        if transport != "udp":
+            raise ConfigurationError(f"{form.format('transport')} = {transport!r}: expected 'udp' where system = 'switchml'")
+    return settings
+
+
+def _checked(key: object, value: object, name: str) -> Any:
     if not isinstance(key, str) or key not in _KEYS:
         if isinstance(key, str) and key in _OF_PYTORCH:
-            raise ConfigurationError(f"pg_options[{key!r}] = {value!r}: not for a group of PyTorch: {_OF_PYTORCH[key]}")
-        raise ConfigurationError(f"pg_options[{key!r}] = {value!r}: there is no such option; expected some of {', '.join(_KEYS)}")
+            raise ConfigurationError(f"{name} = {value!r}: not for a group of PyTorch: {_OF_PYTORCH[key]}")
+        raise ConfigurationError(f"{name} = {value!r}: there is no such option; expected some of {', '.join(_KEYS)}")
     types, expected = _KEYS[key]
     # True is a number for Python, but none of bytes.
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise ConfigurationError(f"pg_options[{key!r}] = {value!r}: expected {expected}")
-    if key == "nan" and value not in ("ignore", "propagate"):
-        raise ConfigurationError(f"pg_options[{key!r}] = {value!r}: expected {expected}")
+    wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
+    wrong = wrong or (key in _WORDS and value not in _WORDS[key])
+    if wrong:
+        raise ConfigurationError(f"{name} = {value!r}: expected {expected}")
+    if key == "timeout":
+        assert isinstance(value, int | float | timedelta)
+        return _timeout(value, name, expected)
+    if key == "operators":
+        assert isinstance(value, tuple | list)
+        if len(value) > _OPERATORS_MAX or not all(isinstance(each, CustomOperator) for each in value):
+            raise ConfigurationError(f"{name} = {value!r}: expected {expected}")
+        return tuple(value)
     return value
+
+
+def _timeout(value: float | timedelta, name: str, expected: str) -> timedelta:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if not 0 < seconds < math.inf:
+        raise ConfigurationError(f"{name} = {value!r}: expected {expected}")
+    return timedelta(seconds=min(seconds, TIMEOUT_MAX.total_seconds()))
+
+
+def is_set(variable: str) -> bool:
+    """Whether a variable of the environment that is 0 or 1 says yes; the communicator refuses what is neither."""
+    return os.environ.get(variable) == "1"
+
+
+def with_determinism(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that ask for reproducible sums where ``torch.use_deterministic_algorithms`` does and nobody has said otherwise."""
+    said = "reproducible" in settings or os.environ.get("FANIN_REPRODUCIBLE")
+    other = settings.get("fixed_point", is_set("FANIN_FIXED_POINT"))
+    if said or other or not torch.are_deterministic_algorithms_enabled():
+        return dict(settings)
+    return {**settings, "reproducible": True}
 
 
 def common(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those that must be the same at all ranks."""
-    return {key: value for key, value in sorted(settings.items()) if key not in _OF_A_RANK}
+    shared = {key: value for key, value in sorted(settings.items()) if key not in _OF_A_RANK}
+    if "operators" in shared:
+        shared["operators"] = [f"{operator.name} ({operator.digest})" for operator in shared["operators"]]
+    return shared
 
 
 def of_communicator(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those that are the communicator's; the others say where it is, or which operators it is asked for."""
-    return {key: value for key, value in settings.items() if key not in ("switch", "fabric", "nan")}
+    of_it = {key: value for key, value in settings.items() if key not in ("switch", "fabric", "nan", "timeout", "operators")}
+    return {**of_it, "operators": [operator.native for operator in settings.get("operators", ())]}
 
 
 def tell_void_variables() -> None:

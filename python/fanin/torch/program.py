@@ -12,11 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fanin._native import CustomOperator as NativeOperator
+from fanin.operators import CustomOperator
 from fanin.torch.elements import Elements, copied
 from fanin.torch.memory import After, apart, check_output, lent_in_place, lent_input, lent_output, write_back
 
 #: Kind, type, operator, elements, input and output each as address and bytes, root.
-Step = tuple[str, str, str, int, int, int, int, int, int]
+Step = tuple[str, str, str | NativeOperator, int, int, int, int, int, int]
 
 
 class Program:
@@ -48,6 +50,13 @@ class Program:
     def allreduce(self, tensor: Tensor, elements: Elements, given: Tensor | None = None) -> None:
         """Every rank gets the reduction, in place; ``given`` is what is reduced where that is not the tensor itself."""
         self._in_place("allreduce", elements, self._lent(tensor, given))
+
+    def allreduce_custom(self, tensor: Tensor, op: CustomOperator) -> None:
+        """Every rank gets the reduction by an operator of one's own, in place."""
+        memory = lent_in_place(tensor, self.after)
+        address, size = memory.data_ptr(), memory.nbytes
+        self.steps.append(("allreduce", "u8", op.native, size // op.native.element_bytes, address, size, address, size, 0))
+        self.keep.append(memory)
 
     def reduce(self, tensor: Tensor, elements: Elements, root: int, given: Tensor | None = None) -> None:
         """Rank ``root`` gets the reduction in place; the others' tensors stay as they are. ``given`` as for :meth:`allreduce`."""

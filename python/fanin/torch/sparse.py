@@ -6,23 +6,60 @@ many of them as the dense dimensions have.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+from torch.distributed import ReduceOp
 
 from fanin._native import SparseResult
+from fanin.errors import ArgumentError
+from fanin.torch.elements import Elements, reduced
 from fanin.torch.memory import After
 
 #: Address and bytes of the indices, then of the values.
 Addresses = tuple[int, int, int, int]
 
 
+_OPERATORS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "sum", ReduceOp.MIN: "min", ReduceOp.MAX: "max"}
+
+
+class SparseReduction(NamedTuple):
+    """How sparse tensors are reduced."""
+
+    #: As the communicator sees it.
+    elements: Elements
+    #: Whether sums are divided by the number of ranks.
+    is_mean: bool
+
+
+def sparse_reduction(dtype: torch.dtype, op: ReduceOp.RedOpType, *, propagates: bool = False) -> SparseReduction:
+    """How sparse tensors of a type are reduced.
+
+    Raises:
+        ArgumentError: There is no such reduction; says which there are.
+    """
+    elements = reduced(dtype, op)
+    if op not in _OPERATORS or dtype == torch.bool:
+        raise ArgumentError(f"there is no {op.name} of sparse tensors of {dtype}: expected SUM, AVG, MIN or MAX of numbers")
+    if propagates and op in (ReduceOp.MIN, ReduceOp.MAX) and dtype.is_floating_point:
+        raise ArgumentError(
+            f"there is no {op.name} of sparse tensors in a group with nan = 'propagate': expected a group with nan = 'ignore', or dense tensors"
+        )
+    return SparseReduction(elements._replace(op=_OPERATORS[op]), op == ReduceOp.AVG)
+
+
 class SparseTensor:
     """A sparse tensor on its way: what it gives, in memory of this process, and how it takes the result."""
 
-    __slots__ = ("_row", "_tensor", "indices", "size", "values")
+    __slots__ = ("_divisor", "_row", "_tensor", "indices", "size", "values")
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, reduction: SparseReduction, world: int) -> None:
         self._tensor = tensor
+        self._divisor = world if reduction.is_mean else 1
+        if reduction.elements.op != "sum" and not tensor.is_coalesced():
+            # What a tensor has several times at an index is their sum, which is what is compared.
+            tensor = tensor.coalesce()
         places, values = tensor._indices().cpu(), tensor._values().cpu().resolve_conj().resolve_neg()
         if values.is_complex():
             # Two real numbers, which lie together as another dense dimension.
@@ -52,6 +89,8 @@ class SparseTensor:
         tensor, dtype = self._tensor, self.values.dtype
         values = torch.empty(result.entries, dtype=dtype)
         result.write(indices.data_ptr(), indices.nbytes, values.data_ptr(), values.nbytes)
+        if self._divisor != 1:
+            values /= self._divisor
         if tensor.is_complex():
             values = torch.view_as_complex(values.reshape(-1, 2))
         # Of a row, all elements are there or none.
