@@ -92,7 +92,7 @@ fn repetitions_overlap_where_the_call_says_so() {
 #[test]
 fn wrong_words_are_refused_with_their_lines() {
     let cases = [
-        ("overlap = true", "overlap = 1", "w.toml:36: programs[1].nodes[1].overlap = 1: expected true or false"),
+        ("overlap = true", "overlap = 1", "w.toml:37: programs[1].nodes[1].overlap = 1: expected true or false"),
         ("workload = 1", "workload = 2", "w.toml:1: workload = 2: expected 1, the version of the format"),
         ("ranks = 4", "ranks = 0", "w.toml:4: ranks = 0: expected a whole number of 1 or more that fits 32 bits"),
         ("\"4KiB\"", "\"4kib\"", "w.toml:20: blocks[0].nodes[1].bytes = \"4kib\": expected bytes, such as 1024, \"100kB\" or \"4MiB\""),
@@ -164,7 +164,7 @@ fn what_cannot_run_is_refused_with_the_node() {
             "{ id = \"all\", compute = \"1us\" }",
             "w.toml:29: members disagree about collective 0 of their group: rank 1 has barrier",
         ),
-        ("times = 3, after = [\"take\"]", "times = 2, after = [\"take\"]", ""),
+        ("times = 3, overlap = true, after = [\"take\"]", "times = 2, overlap = true, after = [\"take\"]", ""),
     ];
     for (from, to, expected) in &cases[..cases.len() - 1] {
         let found = refused(from, to);
