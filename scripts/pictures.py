@@ -22,6 +22,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import picture_gains
 import picture_links
 import readme_tables
 
@@ -103,7 +104,10 @@ class Maker:
                 if name is not None:
                     self.files[IMAGES / f"{name}.svg"] = (Path(folder) / f"{plot['name']}.svg").read_text()
         if names is None:
-            self.results[plan.stem] = {"plan": digest(plan), "plots": {plot["name"]: shown(plot, rows) for plot in plots}}
+            recorded = {plot["name"]: shown(plot, rows, names_of_values(plan)) for plot in plots}
+            self.results[plan.stem] = {"plan": digest(plan), "plots": recorded}
+            if plan.stem == "overlap":
+                self.files[IMAGES / "gains.svg"] = picture_gains.draw([(plot["name"], gains(recorded[plot["name"]])) for plot in plots])
 
     def make(self, name: str) -> None:
         """What has this name."""
@@ -122,22 +126,45 @@ def digest(plan: Path) -> str:
     return hashlib.sha256(json.dumps(tomllib.loads(plan.read_text()), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def shown(plot: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> dict[str, object]:
-    """The numbers of a picture: for each place on its axis and each series the median over repetitions."""
-    axis = f"params.{plot['x']}"
-    places = list(dict.fromkeys(row[axis] for row in rows))
+def names_of_values(plan: Path) -> dict[str, dict[str, str]]:
+    """For each key that a plan sweeps with names: the name of each value, as results have values."""
+    swept = tomllib.loads(plan.read_text()).get("sweep", {})
+    return {
+        key: {str(value).lower() if isinstance(value, bool) else str(value): name for name, value in values.items()}
+        for key, values in swept.items()
+        if isinstance(values, dict)
+    }
+
+
+def shown(
+    plot: Mapping[str, object], rows: Sequence[Mapping[str, str]], values: Mapping[str, Mapping[str, str]] | None = None
+) -> dict[str, object]:
+    """The numbers of a picture: for each place on its axis and each series the median over repetitions, of the rows that the plot shows."""
+    values, only = values or {}, plot.get("only", {})
+    assert isinstance(only, Mapping)
+
+    def place_of(row: Mapping[str, str], key: str) -> str:
+        value = row[f"params.{key}"]
+        return values.get(key, {}).get(value, value)
+
+    axis, y = str(plot["x"]), str(plot["y"])
+    rows = [row for row in rows if all(place_of(row, key) in wanted for key, wanted in only.items())]
+    places = list(dict.fromkeys(place_of(row, axis) for row in rows))
     series = list(dict.fromkeys(row.get("series", "") for row in rows))
     medians = [
-        [
-            one,
-            [
-                statistics.median(float(row[plot["y"]]) for row in rows if row[axis] == place and row.get("series", "") == one)
-                for place in places
-            ],
-        ]
+        [one, [statistics.median(float(row[y]) for row in rows if place_of(row, axis) == place and row.get("series", "") == one) for place in places]]
         for one in series
     ]
-    return {"x": plot["x"], "y": plot["y"], "places": places, "medians": medians}
+    return {"x": axis, "y": y, "places": places, "medians": medians}
+
+
+def gains(plot: Mapping[str, object]) -> dict[str, object]:
+    """What each series gains of the first one's time, in percent of that time: negative where it takes longer."""
+    medians = plot["medians"]
+    assert isinstance(medians, list)
+    base = medians[0][1]
+    rest = [[series, [100 * (1 - mine / first) for mine, first in zip(numbers, base, strict=True)]] for series, numbers in medians[1:]]
+    return {**plot, "medians": rest}
 
 
 #: How the documentation calls axes and numbers.
@@ -145,7 +172,7 @@ WORDS = {
     "jobs.0.message": "vector",
     "traffic.0.load": "load of other traffic",
     "faults.links.0.loss": "loss per link",
-    "jobs.0.compute": "time to compute",
+    "jobs.0.workload.blocks.0.nodes.0.compute": "share of communication",
     "jobs.0.window": "slots",
     "jobs.0.timeout": "timeout",
     "jobs.0.descriptors": "places in the table",
@@ -173,7 +200,7 @@ def table(plots: Sequence[Mapping[str, object]]) -> str:
     return "\n".join(lines)
 
 
-MARKS = re.compile(r"<!-- results: ([a-z ]+) -->\n.*?<!-- end of results -->", re.DOTALL)
+MARKS = re.compile(r"<!-- (results|gains): ([a-z ]+) -->\n.*?<!-- end of results -->", re.DOTALL)
 
 
 def with_tables(page: str, results: Mapping[str, object]) -> str:
@@ -181,7 +208,8 @@ def with_tables(page: str, results: Mapping[str, object]) -> str:
     plots = {name: plot for plan in results.values() for name, plot in plan["plots"].items()}  # type: ignore[index]
 
     def put(match: re.Match[str]) -> str:
-        return f"<!-- results: {match[1]} -->\n\n{table([plots[name] for name in match[1].split()])}\n\n<!-- end of results -->"
+        chosen = [plots[name] if match[1] == "results" else gains(plots[name]) for name in match[2].split()]
+        return f"<!-- {match[1]}: {match[2]} -->\n\n{table(chosen)}\n\n<!-- end of results -->"
 
     return MARKS.sub(put, page)
 

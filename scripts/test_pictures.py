@@ -5,6 +5,7 @@ import tomllib
 import unittest
 
 import docs_pictures
+import picture_gains
 import picture_links
 import pictures
 
@@ -27,7 +28,7 @@ class Tests(unittest.TestCase):
             text = page.read_text()
             self.assertEqual(text, pictures.with_tables(text, results), f"{page.name}: make pictures")
             tables += len(pictures.MARKS.findall(text))
-        self.assertEqual(tables, 7)
+        self.assertEqual(tables, 8)
 
     def test_every_picture_is_on_a_page(self):
         pages = "".join(path.read_text() for path in [pictures.ROOT / "README.md", *(pictures.ROOT / "docs").rglob("*.md")])
@@ -37,6 +38,21 @@ class Tests(unittest.TestCase):
     def test_a_picture_has_the_median_of_repetitions(self):
         rows = [{"params.x": place, "series": "a", "y": value} for place, value in [("1", "3"), ("1", "5"), ("1", "40"), ("2", "7")]]
         self.assertEqual(pictures.shown({"x": "x", "y": "y"}, rows)["medians"], [["a", [5.0, 7.0]]])
+
+    def test_a_picture_has_the_rows_that_its_plot_shows_by_the_names_of_their_values(self):
+        rows = [{"params.x": "3us", "params.o": hidden, "series": "a", "y": value} for hidden, value in [("false", "3"), ("true", "5")]]
+        shown = pictures.shown({"x": "x", "y": "y", "only": {"o": ["yes"]}}, rows, {"x": {"3us": "10 %"}, "o": {"true": "yes", "false": "no"}})
+        self.assertEqual((shown["places"], shown["medians"]), (["10 %"], [["a", [5.0]]]))
+
+    def test_gains_are_of_the_first_series_time(self):
+        plot = {"x": "x", "y": "y", "places": ["1", "2"], "medians": [["ring", [10.0, 8.0]], ["tree", [5.0, 10.0]]]}
+        self.assertEqual(pictures.gains(plot)["medians"], [["tree", [50.0, -25.0]]])
+
+    def test_gains_are_drawn_where_they_belong(self):
+        # From 350 at -10 % to 70 at 60 %, 4 a percent: 50 % is at 110. The middle of a field of 380 that begins at 62 is at 252.
+        drawn = picture_gains.draw([("serial", {"places": ["50 %"], "medians": [["a < b", [50.0]]]})])
+        self.assertIn('cx="252.0" cy="110.0"', drawn)
+        self.assertIn("a &lt; b", drawn)
 
     def test_tables_have_a_column_a_series_or_a_picture(self):
         one = {"x": "jobs.0.window", "y": "goodput_gbps", "places": ["4", "8"], "medians": [["ring", [1.0, 2.0]], ["tree", [3.0, 4.5]]]}

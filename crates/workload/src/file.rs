@@ -108,10 +108,11 @@ impl Workload {
                 Action::Collective(collective) => self.write_collective(&mut text, collective),
                 Action::Send(transfer) => write_transfer(&mut text, "send", transfer),
                 Action::Receive(transfer) => write_transfer(&mut text, "receive", transfer),
-                Action::Call { block, times } => {
+                Action::Call { block, times, overlap } => {
                     let name = self.blocks.get(*block as usize).map_or("", |block| &*block.name);
                     let times = if *times == 1 { String::new() } else { format!(", times = {times}") };
-                    write!(text, ", call = {}{times}", quoted(name))
+                    let overlap = if *overlap { ", overlap = true" } else { "" };
+                    write!(text, ", call = {}{times}{overlap}", quoted(name))
                 }
             };
             if node.stream.as_deref() != node.action.usual_stream() {
@@ -284,7 +285,8 @@ fn read_action(keys: &mut Keys<'_, '_>, names: &Names) -> Result<Action, Workloa
         [_, _, _, Some(peer), _] => Ok(Action::Receive(read_transfer(keys, &peer)?)),
         [_, _, _, _, Some(name)] => {
             let block = *names.blocks.get(name.text("the name of a block")?).ok_or_else(|| name.refuse("the name of a block"))?;
-            Ok(Action::Call { block, times: keys.get("times").map_or(Ok(1), |value| value.count(1))? })
+            let times = keys.get("times").map_or(Ok(1), |value| value.count(1))?;
+            Ok(Action::Call { block, times, overlap: keys.get("overlap").map_or(Ok(false), |value| value.flag())? })
         }
         _ => Err(keys.refuse("expected one of compute, collective, send, receive, call")),
     }

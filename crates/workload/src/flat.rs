@@ -275,9 +275,9 @@ impl<'a> Flattener<'a> {
         // By node of the list: the flat nodes that it begins with, and those that end it.
         let mut ends: Vec<(Vec<u32>, Vec<u32>)> = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
-            if let Action::Call { block, times } = node.action {
+            if let Action::Call { block, times, overlap } = node.action {
                 let inner = self.block(block, depth + 1)?;
-                ends.push(template.inline(&inner, times, self.edges_left())?);
+                ends.push(template.inline(&inner, (times, overlap), self.edges_left())?);
             } else {
                 let stream = node.stream.as_ref().map(|name| self.stream(name));
                 let place = template.steps.len() as u32;
@@ -313,8 +313,9 @@ impl Template {
         if self.edges > left { Err(TooLarge(format!("expected at most {EDGES_MAX} dependencies in all"))) } else { Ok(()) }
     }
 
-    /// Puts a block at the end so many times; gives what the first begins with and what ends the last.
-    fn inline(&mut self, inner: &Template, times: u32, left: usize) -> Result<(Vec<u32>, Vec<u32>), TooLarge> {
+    /// Puts a block at the end so many times; gives what the call begins with and what ends it. Repetitions that overlap wait for the order of
+    /// streams only, so each of them may begin with the call, and each of them may end last.
+    fn inline(&mut self, inner: &Template, (times, overlap): (u32, bool), left: usize) -> Result<(Vec<u32>, Vec<u32>), TooLarge> {
         let shifted = |places: &[u32], by: usize| -> Vec<u32> { places.iter().map(|place| place + by as u32).collect() };
         let more = inner.steps.len().saturating_mul(times as usize);
         if self.steps.len().saturating_add(more) > NODES_MAX {
@@ -327,13 +328,19 @@ impl Template {
             self.steps.extend(&inner.steps);
             self.after.extend(inner.after.iter().map(|places| shifted(places, base)));
             let roots = shifted(&inner.roots, base);
+            let sinks = shifted(&inner.sinks, base);
+            if overlap {
+                begin.extend(roots);
+                end.extend(sinks);
+                continue;
+            }
             if time == 0 {
                 begin = roots;
             } else {
                 self.grow(roots.len().saturating_mul(end.len()), left)?;
                 roots.iter().for_each(|root| self.after[*root as usize].extend(&end));
             }
-            end = shifted(&inner.sinks, base);
+            end = sinks;
         }
         Ok((begin, end))
     }
@@ -357,13 +364,25 @@ mod tests {
     fn calls_run_one_after_the_other_and_streams_keep_their_order() {
         let block = Block { name: "b".into(), nodes: vec![compute("x"), compute("y").on("other").after([0])], line: 0 };
         let workload = workload(vec![block]);
-        let call = Node::new("c", Action::Call { block: 0, times: 2 }).after([0]);
+        let call = Node::new("c", Action::Call { block: 0, times: 2, overlap: false }).after([0]);
         let flat = Flattener::new(&workload).flat(&[compute("a").unordered(), call, compute("z").unordered().after([1])]).unwrap();
         // a, then x0 y0 x1 y1, then z.
         let after: Vec<Vec<u32>> = (0..6).map(|node| flat.after(node).to_vec()).collect();
         assert_eq!(after, [vec![], vec![0], vec![1], vec![2, 1], vec![3, 2], vec![4]]);
         assert_eq!(flat.order().unwrap(), [0, 1, 2, 3, 4, 5]);
         assert_eq!(flat.nodes[3].written, Written { block: Some(0), index: 0 });
+    }
+
+    #[test]
+    fn repetitions_that_overlap_wait_for_their_streams_only() {
+        let block = Block { name: "b".into(), nodes: vec![compute("x"), compute("y").on("other").after([0])], line: 0 };
+        let workload = workload(vec![block]);
+        let call = Node::new("c", Action::Call { block: 0, times: 3, overlap: true }).after([0]);
+        let flat = Flattener::new(&workload).flat(&[compute("a").unordered(), call, compute("z").unordered().after([1])]).unwrap();
+        // a, then x0 y0 x1 y1 x2 y2, then z. x1 waits for a and x0, which is before it in its stream, but not for y0; z waits for all three y.
+        let after: Vec<Vec<u32>> = (0..8).map(|node| flat.after(node).to_vec()).collect();
+        let expected: [&[u32]; 8] = [&[], &[0], &[1], &[0, 1], &[3, 2], &[0, 3], &[5, 4], &[2, 4, 6]];
+        assert_eq!(after, expected);
     }
 
     #[test]
@@ -393,7 +412,7 @@ mod tests {
 
     #[test]
     fn what_does_not_end_or_is_too_large_is_refused() {
-        let call = |block, times| Node::new("c", Action::Call { block, times });
+        let call = |block, times| Node::new("c", Action::Call { block, times, overlap: false });
         let itself = workload(vec![Block { name: "b".into(), nodes: vec![call(0, 1)], line: 0 }]);
         assert!(Flattener::new(&itself).flat(&[call(0, 1)]).unwrap_err().0.contains("none within itself"));
         let nested: Vec<Block> = (0..5)

@@ -196,12 +196,14 @@ pub enum Action {
     Send(Transfer),
     /// Receives; done when the last byte is there.
     Receive(Transfer),
-    /// Does a block, `times` times one after the other.
+    /// Does a block, `times` times.
     Call {
         /// Index in [`Workload::blocks`].
         block: u32,
         /// How often; at least once.
         times: u32,
+        /// Whether a repetition may begin before the one before it is done; only the order of streams holds then.
+        overlap: bool,
     },
 }
 

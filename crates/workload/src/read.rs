@@ -128,6 +128,17 @@ impl<'t, 'd> Value<'t, 'd> {
         }
     }
 
+    /// True or false.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn flag(&self) -> Result<bool, WorkloadError> {
+        match self.value.get_ref() {
+            DeValue::Boolean(value) => Ok(*value),
+            _ => Err(self.refuse("true or false")),
+        }
+    }
+
     /// A whole number.
     ///
     /// # Errors

@@ -176,7 +176,7 @@ impl Check<'_> {
                         return refuse("expected another rank than itself".into());
                     }
                 }
-                Action::Call { block, times } => {
+                Action::Call { block, times, .. } => {
                     if *block as usize >= self.workload.blocks.len() || *times == 0 || node.stream.is_some() {
                         return refuse("expected a block that there is, at least once, in no stream".into());
                     }

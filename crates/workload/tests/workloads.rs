@@ -40,7 +40,7 @@ name = "second"
 ranks = "2, 3"
 nodes = [
   { id = "take", receive = "-2", bytes = 1000, tag = 7, stream = "" },
-  { id = "layers", call = "layer", times = 3, after = ["take"] },
+  { id = "layers", call = "layer", times = 3, overlap = true, after = ["take"] },
   { id = "all", collective = "barrier", group = "pairs", after = ["layers"] },
 ]
 "#;
@@ -72,9 +72,27 @@ fn what_is_written_reads_as_the_same() {
     assert_eq!(checked.run.expect("small enough").finished_ps, [9_000_000; 4]);
 }
 
+/// Each layer computes for 2 us and then has 3 us of something else: one after the other three of them take 15 us. If layers overlap, only the first
+/// computation is not hidden, and they take 2 + 3 * 3 us. The last node waits for all of them.
+#[test]
+fn repetitions_overlap_where_the_call_says_so() {
+    let finished = |overlap: &str| {
+        let text = format!(
+            "workload = 1\nranks = 1\n[[blocks]]\nname = \"layer\"\nnodes = [\n  {{ id = \"backward\", compute = \"2us\" }},\n  \
+             {{ id = \"other\", compute = \"3us\", stream = \"other\", after = [\"backward\"] }},\n]\n[[programs]]\nname = \"p\"\nranks = \"0\"\n\
+             nodes = [\n  {{ id = \"layers\", call = \"layer\", times = 3{overlap} }},\n  {{ id = \"update\", compute = \"1us\", after = [\"layers\"] }},\n]\n"
+        );
+        validate(&read(&text), "w.toml").unwrap_or_else(|error| panic!("{error}")).run.expect("small enough").finished_ps
+    };
+    assert_eq!(finished(""), [16_000_000]);
+    assert_eq!(finished(", overlap = false"), [16_000_000]);
+    assert_eq!(finished(", overlap = true"), [12_000_000]);
+}
+
 #[test]
 fn wrong_words_are_refused_with_their_lines() {
     let cases = [
+        ("overlap = true", "overlap = 1", "w.toml:37: programs[1].nodes[1].overlap = 1: expected true or false"),
         ("workload = 1", "workload = 2", "w.toml:1: workload = 2: expected 1, the version of the format"),
         ("ranks = 4", "ranks = 0", "w.toml:4: ranks = 0: expected a whole number of 1 or more that fits 32 bits"),
         ("\"4KiB\"", "\"4kib\"", "w.toml:20: blocks[0].nodes[1].bytes = \"4kib\": expected bytes, such as 1024, \"100kB\" or \"4MiB\""),
@@ -146,7 +164,7 @@ fn what_cannot_run_is_refused_with_the_node() {
             "{ id = \"all\", compute = \"1us\" }",
             "w.toml:29: members disagree about collective 0 of their group: rank 1 has barrier",
         ),
-        ("times = 3, after = [\"take\"]", "times = 2, after = [\"take\"]", ""),
+        ("times = 3, overlap = true, after = [\"take\"]", "times = 2, overlap = true, after = [\"take\"]", ""),
     ];
     for (from, to, expected) in &cases[..cases.len() - 1] {
         let found = refused(from, to);

@@ -186,7 +186,7 @@ impl Nodes {
 
     /// Does a block, after all before and these.
     pub fn call(&mut self, id: &str, block: u32, times: u32, after: &[u32]) -> u32 {
-        self.next(Node::new(id, Action::Call { block, times }).after(after.iter().copied()))
+        self.next(Node::new(id, Action::Call { block, times, overlap: false }).after(after.iter().copied()))
     }
 
     /// Communicates in a stream beside all that comes next, after these nodes only.
