@@ -166,6 +166,7 @@ impl Recipe {
     pub fn topology(&self) -> Result<Topology, SetupError> {
         let mut topology = Topology::new(&self.network.shape)?;
         self.forwarding.iter().for_each(|switch| topology.map.forward_only(*switch));
+        topology.map.set_marks(self.network.ecn_mark_bytes != u64::MAX);
         Ok(topology)
     }
 

@@ -60,10 +60,9 @@ pub enum SparsePath {
 }
 
 /// What becomes of a job whose switches do not take it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallback {
     /// It is run by a ring of the hosts, and a notice says why.
-    #[default]
     Ring,
     /// It fails.
     Error,
@@ -197,8 +196,8 @@ pub struct Config {
     pub operators: Vec<CustomOperator>,
     /// The system that sums in a fabric; by default the one that this version takes for the best.
     pub system: Option<System>,
-    /// What becomes of a job in a fabric whose switches do not take it; the same at all ranks.
-    pub fallback: Fallback,
+    /// What becomes of a job in a fabric whose switches do not take it; the same at all ranks. A ring where it is not said.
+    pub fallback: Option<Fallback>,
     /// The host of the fabric that this process is; by default the one at its address.
     pub fabric_host: Option<String>,
     /// Injected faults of what this rank sends by UDP, and the switch if it runs in this process: for tests and demonstrations.
@@ -231,7 +230,7 @@ impl Config {
             sparse: SparsePath::Auto,
             operators: Vec::new(),
             system: None,
-            fallback: Fallback::Ring,
+            fallback: None,
             fabric_host: None,
             faults: FaultPlan::default(),
             notices: Notices::default(),
@@ -324,7 +323,7 @@ impl Config {
             config.system = Config::asked_system(name, &value)?;
         }
         if let Some((name, value)) = first(&["FANIN_FALLBACK"]) {
-            config.fallback = choose(name, &value, &[("ring", Fallback::Ring), ("error", Fallback::Error)])?;
+            config.fallback = Some(choose(name, &value, &[("ring", Fallback::Ring), ("error", Fallback::Error)])?);
         }
         config.fabric_host = first(&["FANIN_FABRIC_HOST"]).map(|(_, value)| value);
         config.check()?;
@@ -390,6 +389,10 @@ impl Config {
             let only = || "none without a fabric (FANIN_FABRIC): one switch sums by switchml".to_string();
             if let Some(system) = &self.system {
                 return wrong("system", system.name().into(), only());
+            }
+            if let Some(fallback) = self.fallback {
+                let value = if fallback == Fallback::Ring { "ring" } else { "error" };
+                return wrong("fallback", value.into(), "none without a fabric (FANIN_FABRIC)".into());
             }
             if let Some(host) = &self.fabric_host {
                 return wrong("fabric_host", host.clone(), "none without a fabric (FANIN_FABRIC)".into());

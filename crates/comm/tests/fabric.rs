@@ -328,7 +328,7 @@ fn hosts_sum_where_switches_have_no_room_and_say_why() {
     let told = told.lock().unwrap();
     assert!(told.iter().any(|text| text.contains("goes on by hosts alone, since") && text.contains("refuses: job")), "{told:?}");
     let (configs, _) = running.configs("strict", Some("tree"));
-    let strict = configs.into_iter().map(|config| Config { fallback: Fallback::Error, ..config }).collect();
+    let strict = configs.into_iter().map(|config| Config { fallback: Some(Fallback::Error), ..config }).collect();
     for error in at_all(strict, |_| ()).into_iter().map(|result| result.expect_err("there is no room").to_string()) {
         assert!(error.contains("refuses: job"), "{error}");
     }
@@ -392,5 +392,6 @@ fn options_that_mean_nothing_in_a_fabric_are_refused() {
             .to_string()
     };
     assert!(without("FANIN_SYSTEM", "tree").starts_with("system = tree: expected none without a fabric (FANIN_FABRIC)"));
+    assert!(without("FANIN_FALLBACK", "error").starts_with("fallback = error: expected none without a fabric"));
     assert!(without("FANIN_FABRIC_HOST", "host1").starts_with("fabric_host = host1: expected none without a fabric"));
 }

@@ -23,6 +23,8 @@ pub struct NetworkMap {
     neighbours: Vec<Vec<Neighbour>>,
     /// Switches that cannot aggregate, in ascending order.
     plain: Vec<NodeId>,
+    /// Queues mark what finds them long.
+    marks: bool,
 }
 
 impl NetworkMap {
@@ -31,7 +33,7 @@ impl NetworkMap {
         let mut levels = vec![0; hosts as usize];
         levels.extend_from_slice(switch_levels);
         let neighbours = vec![Vec::new(); levels.len()];
-        NetworkMap { hosts, levels, neighbours, plain: Vec::new() }
+        NetworkMap { hosts, levels, neighbours, plain: Vec::new(), marks: false }
     }
 
     /// Joins two nodes by a cable; each gets its next free port.
@@ -62,6 +64,16 @@ impl NetworkMap {
     /// Whether a switch can aggregate: all can of which nothing else was said.
     pub fn can_aggregate(&self, switch: NodeId) -> bool {
         self.plain.binary_search(&switch).is_err()
+    }
+
+    /// Queues of the network mark packets that find them long (ECN), or none does.
+    pub fn set_marks(&mut self, marks: bool) {
+        self.marks = marks;
+    }
+
+    /// Whether queues mark packets. Where nobody does, a sender has only losses and round trips to go by.
+    pub fn marks(&self) -> bool {
+        self.marks
     }
 
     /// Number of hosts.

@@ -270,6 +270,8 @@ fn join(refuse: &Refuse<'_>, nodes: &[Drawn], cables: &[Cable]) -> Result<Networ
         }
         map.join(a, b);
     }
+    // A queue that does not mark may be the one that is full.
+    map.set_marks(cables.iter().all(|cable| cable.settings.ecn_mark_bytes.is_some()));
     Ok(map)
 }
 

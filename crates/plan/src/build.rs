@@ -86,6 +86,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     for switch in forwarding(&refuse, &setup.general.network, &topology)? {
         topology.map.forward_only(switch);
     }
+    topology.map.set_marks(network.ecn_mark_bytes != u64::MAX);
     let capabilities = capabilities(&refuse, &setup.general.network, &topology)?;
     let processing = processing(&refuse, &setup.general.network, &network)?;
     network.check_ways(&topology).map_err(|error| refuse.setup(&error))?;

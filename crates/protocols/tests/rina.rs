@@ -186,6 +186,7 @@ impl Net {
                 window,
                 uplink: PortId(0),
                 flow: FlowLabel(0),
+                marks: true,
                 full_speed: None,
                 reliability: Reliability::lossy(Duration::from_us(100), Duration::from_us(10), PATIENCE),
             })

@@ -151,6 +151,7 @@ fn nodes<P: Payload + ?Sized>(
             window: spec.window,
             uplink: leaf_of(map, host)?.port,
             flow,
+            marks: map.marks(),
             full_speed: (parameters.full_speed_bps > 0).then_some(parameters.full_speed_bps),
             reliability: reliability(spec),
         };

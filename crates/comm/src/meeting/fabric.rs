@@ -119,7 +119,7 @@ pub(crate) fn join_or_fall_back(
         joined.map(|joined| (joined, wanted))
     };
     match at(config, wanted) {
-        Err(CommError::Failed { text, kind: Some(FailureKind::Switch), .. }) if config.fallback == Fallback::Ring => {
+        Err(CommError::Failed { text, kind: Some(FailureKind::Switch), .. }) if config.fallback != Some(Fallback::Error) => {
             config.notices.tell(&format!("job {:?}: goes on by hosts alone, since {text}", config.job));
             let config = Config { job: format!("{}/by-hosts", config.job), ..config.clone() };
             let ring = System::Ring(RingParameters::default());

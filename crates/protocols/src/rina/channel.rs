@@ -6,7 +6,7 @@ use fanin_core::{Duration, Instant, JobId, Rank, RetransmitReason};
 use fanin_wire::rina::{Item, SKIP_MAX};
 use fanin_wire::ring::AckMask;
 
-use crate::shared::congestion::CongestionWindow;
+use crate::shared::congestion::{CongestionWindow, is_queued};
 use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
@@ -20,6 +20,11 @@ const ACK_EVERY: u32 = 4;
 
 /// Results under way before anything is known of the way.
 const FIRST_RESULTS: u32 = 10;
+
+/// Where nobody marks, a window shrinks when a round trip is longer than so many of the shortest. A link into an agent carries sums and results, and
+/// each of their windows sees the queue of both: each may keep as much there as is under way without a queue. With two, as where one window is
+/// all that a host sends, sums of a ring in which some racks aggregate gave way to results, which come only when sums are through.
+const ROUND_TRIPS_MAX: u64 = 3;
 
 /// What an acknowledgement says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +68,8 @@ pub(super) struct Channel {
     /// Who is told of marks that others have seen soon sends as fast as before again.
     pub comes_back_quickly: bool,
     first_window: (u32, bool),
+    /// Nobody marks packets that find a queue, so the round trip has to tell.
+    by_round_trips: bool,
     capacity: u32,
     /// The last packet that was sent did not ask for an acknowledgement.
     unasked: bool,
@@ -86,6 +93,7 @@ impl Channel {
             window: CongestionWindow::new(first_window.0, first_window.1),
             comes_back_quickly: false,
             first_window,
+            by_round_trips: false,
             capacity,
             unasked: false,
             owed_count: 0,
@@ -110,6 +118,12 @@ impl Channel {
     /// Repetitions do not stay in step with those of other workers.
     pub(super) fn of(mut self, job: JobId, rank: Rank) -> Self {
         self.sent = self.sent.of(job, rank);
+        self
+    }
+
+    /// Whether queues mark packets: where none does, windows shrink by round trips.
+    pub(super) fn where_marked(mut self, marks: bool) -> Self {
+        self.by_round_trips = !marks;
         self
     }
 
@@ -194,18 +208,31 @@ impl Channel {
         let AckWord { next, mask, marked, late, .. } = word;
         let (before, mask) = (self.sent.first(), (word.mask_begins(), mask));
         let is_used = self.sent.under_way().saturating_mul(2) >= self.window_packets();
+        let sent_at = self.answered_at_once(word);
         let possible = if late { self.sent.on_late_ack_from(now, next, mask) } else { self.sent.on_ack_from(now, next, mask) };
         if !possible {
             return None;
         }
         let moved = self.sent.first().wrapping_sub(before);
+        // What fills the way twice, for `CongestionWindow`: here that and the queue of the other kind of packets.
+        let shortest = self.sent.shortest_round_trip().times(ROUND_TRIPS_MAX).divided(2);
+        let queued = sent_at.map(|at| now.since(at)).filter(|round_trip| is_queued(*round_trip, shortest));
         if marked {
             self.shrink(now);
+        } else if let Some(round_trip) = queued {
+            self.window.shrink_by_loss(now, round_trip, shortest);
         } else if moved > 0 {
             // A window that is not used says nothing of the way (RFC 7661).
             self.window.grow(if is_used { moved } else { 0 }, self.capacity.min(full_speed));
         }
         Some(moved > 0)
+    }
+
+    /// Where round trips tell of queues: when the packet was sent of which an acknowledgement speaks first, where it came at once.
+    fn answered_at_once(&self, word: AckWord) -> Option<Instant> {
+        let AckWord { next, late, .. } = word;
+        let is_one = self.by_round_trips && !late && newer(next, self.sent.first()) && !newer(next, self.sent.next());
+        is_one.then(|| self.sent.sent_once_at(next.wrapping_sub(1))).flatten()
     }
 
     /// One packet has arrived although nobody says so. False where it must wait for those before it.
@@ -303,6 +330,25 @@ mod tests {
         assert_eq!((word.next, word.skip, word.mask.count_ones()), (150, 0, 48));
         assert_eq!(sender.on_ack(at, word, u32::MAX), Some(true));
         assert_eq!(sender.sent.under_way(), 50);
+    }
+
+    /// Without marks a round trip tells of a queue, to what fills the way and the queue of the other kind of packets; with marks it says nothing.
+    #[test]
+    fn where_nobody_marks_long_round_trips_shrink_a_window() {
+        let after = |marks: bool, round_trip: u64, late: bool| {
+            let mut sender = Channel::scatter(64, &reliability()).where_marked(marks);
+            let mut at = Instant::ZERO;
+            for (next, trip) in [(4, 10), (8, round_trip)] {
+                (0..4).for_each(|segment| _ = sender.push(at, Hop { segment, ..Hop::default() }));
+                at += Duration::from_us(trip);
+                let word = AckWord { next, skip: 0, mask: 0, marked: false, late: late && next == 8 };
+                assert_eq!(sender.on_ack(at, word, u32::MAX), Some(true));
+            }
+            sender.window_packets()
+        };
+        assert_eq!([10, 29, 30, 40, 60, 200].map(|trip| after(false, trip, false)), [64, 64, 64, 48, 32, 32]);
+        assert_eq!([40, 200].map(|trip| after(true, trip, false)), [64, 64], "marks tell");
+        assert_eq!(after(false, 200, true), 64, "an acknowledgement that was held back measures nothing");
     }
 
     /// Somebody far away hears of a queue long after it was sent into it: one queue is one mark.

@@ -132,6 +132,8 @@ pub struct RinaWorkerConfig<O> {
     pub uplink: PortId,
     /// Label of the job's packets for flow hashing.
     pub flow: FlowLabel,
+    /// Whether the network's queues mark packets. Where they do not, windows shrink when round trips are long (`rina 4.3` has marks only).
+    pub marks: bool,
     /// The rate of the switches' aggregation in bits per second (`rina 4.3`, "full speed"): the window does not grow beyond what that
     /// brings in a round trip. `None`: no such limit.
     pub full_speed: Option<u64>,

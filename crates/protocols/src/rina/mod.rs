@@ -44,6 +44,9 @@
 //! by, several batches at a time, or when nothing comes any more. Answers come in order, and show which of them are lost. Whoever is asked
 //! answers with what it has sent before; what waits for its turn comes to all.
 //!
+//! Where no queue of the network marks, a round trip of three of the shortest shrinks a window: sums and results share the links into agents, and both
+//! windows see what both have there.
+//!
 //! A packet that a link has lost is no sign of congestion where round trips have no queue in them, and does not shrink a window. Marks and
 //! full queues do. Results go down to a rack's workers and on to other racks at once, while their head's window follows the way to the next head
 //! only: so whoever gets a marked result that it does not acknowledge says so to the head that sent it (a `Repair` for nothing), which then
