@@ -94,7 +94,7 @@ class Communicator:
         """How vectors travel and why so, for people."""
 
     @property
-    def transport(self) -> Literal["shm", "udp", "alone"]: ...
+    def transport(self) -> Literal["shm", "udp", "fabric", "alone"]: ...
     @property
     def closed(self) -> bool:
         """Whether it was closed, or belongs to the process that this one was forked from."""

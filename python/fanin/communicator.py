@@ -213,8 +213,8 @@ class Communicator:
         return self._native.path
 
     @property
-    def transport(self) -> Literal["shm", "udp", "alone"]:
-        """How vectors travel; ``"alone"`` where there is only one rank."""
+    def transport(self) -> Literal["shm", "udp", "fabric", "alone"]:
+        """How vectors travel: to one switch by ``"udp"``, over a ``"fabric"`` of several; ``"alone"`` where there is only one rank."""
         return self._native.transport
 
     @property

@@ -109,13 +109,14 @@ impl Communicator {
         self.path.to_string()
     }
 
-    /// How vectors travel: `shm`, `udp`, or `alone` where there is only one rank.
+    /// How vectors travel: `shm`, `udp`, `fabric` for several switches, or `alone` where there is only one rank.
     #[getter]
     fn transport(&self) -> &'static str {
         match self.path {
             PathReport::Alone => "alone",
             PathReport::Memory { .. } => "shm",
             PathReport::Datagrams { .. } => "udp",
+            PathReport::Fabric { .. } => "fabric",
         }
     }
 
