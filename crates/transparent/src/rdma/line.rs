@@ -31,8 +31,8 @@ const NEAR: i32 = 1 << 22;
 
 /// What Linux's RoCE answers to a question as long as nothing has come: its `ack_psn`, 0 until then, less one.
 const NOTHING_YET: Psn = Psn::new(0xff_ffff);
-/// How long nothing may move in a connection that lacks something before its receiver is asked, and twice that before its sender is sent back, and
-/// so on: answers take much less, and cards by themselves wait for half a second.
+/// How long nothing may move in a connection that lacks something before its receiver is asked what it has, then twice that before it is asked again,
+/// and so on: cards by themselves wait for half a second.
 const PROD: Duration = Duration::from_ms(4);
 /// How often a sender is sent back while nothing moves: each time is one of its card's retries.
 const SENT_BACK_MAX: u32 = 3;
@@ -110,15 +110,6 @@ pub(super) struct Ending {
     is_confirmed: bool,
 }
 
-/// What helps a connection in which something was lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Prod {
-    /// Its receiver is asked: an acknowledgement may be lost.
-    Ask,
-    /// Its sender is sent back to what the receiver waits for: a packet, or the receiver's word that it lacks one, may be lost.
-    SendBack,
-}
-
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -145,6 +136,8 @@ pub(super) struct Line {
     /// When one of these was last another one, and how often it was helped since then.
     moved: Instant,
     prods: u32,
+    /// Its receiver was asked, and has not answered since.
+    is_prodded: bool,
     /// The queue pair that it begins at.
     sender: Option<u32>,
     foreign: Vec<u32>,
@@ -194,6 +187,7 @@ impl Line {
             summed: identity.first,
             moved: Instant::ZERO,
             prods: 0,
+            is_prodded: false,
             sender: None,
             foreign: Vec::new(),
             messages: 0,
@@ -387,22 +381,33 @@ impl Line {
 
     /// Something has moved.
     pub fn on_moved(&mut self, now: Instant) {
-        (self.moved, self.prods) = (now, 0);
+        (self.moved, self.prods, self.is_prodded) = (now, 0, false);
     }
 
-    /// When it should be helped, if it is seen to lack something: its sender has sent what has not come, or its receiver has not acknowledged what
-    /// it was sent. Whoever only waits for others lacks nothing, so that his card's patience stays what it is.
+    /// Whether its sender has sent what has not come, or its receiver has not acknowledged what it was sent. Whoever only waits for others lacks
+    /// nothing, so that his card's patience stays what it is.
+    fn lacks(&self) -> bool {
+        self.ending.is_none() && !self.is_asked() && (self.whole.since(self.sent) < 0 || self.received.since(self.summed) < 0)
+    }
+
+    /// When its receiver should be asked what it has.
     pub fn due(&self) -> Option<Instant> {
-        let lacks = self.whole.since(self.sent) < 0 || self.received.since(self.summed) < 0;
-        let is_able = self.ending.is_none() && !self.is_asked() && self.prods <= SENT_BACK_MAX;
-        (lacks && is_able).then(|| self.moved + Duration::from_ps(PROD.as_ps() << self.prods))
+        let may_be = self.lacks() && self.prods < SENT_BACK_MAX;
+        may_be.then(|| self.moved + Duration::from_ps(PROD.as_ps() << self.prods))
     }
 
-    /// How it is helped now.
-    pub fn prod(&mut self, now: Instant) -> Option<Prod> {
-        self.due().filter(|due| now >= *due)?;
-        self.prods += 1;
-        Some(if self.prods == 1 { Prod::Ask } else { Prod::SendBack })
+    /// Whether its receiver is to be asked now.
+    pub fn prod(&mut self, now: Instant) -> bool {
+        let is_due = self.due().is_some_and(|due| now >= due);
+        self.prods += u32::from(is_due);
+        self.is_prodded |= is_due;
+        is_due
+    }
+
+    /// Its receiver has answered what it already had, behind all that it was sent: whether its sender is to be sent back. A card that is only slow
+    /// has not answered yet.
+    pub fn is_stuck(&mut self) -> bool {
+        std::mem::take(&mut self.is_prodded) && self.lacks()
     }
 
     /// Sends the sender back, in the receiver's name, to what that waits for. `false` where nobody knows its queue pair.

@@ -16,7 +16,7 @@ use fanin_wire::stream::checksum;
 
 use super::config::RdmaRing;
 use super::failure::Failure;
-use super::line::{Answer, Identity, Learns, Line, Outcome, Prod};
+use super::line::{Answer, Identity, Learns, Line, Outcome};
 use super::told::Told;
 use super::{Emit, RdmaStatistics};
 use tree::Tree;
@@ -627,6 +627,13 @@ impl Ring {
                     out.emit(usize::MAX, &self.buffer);
                 }
             }
+            if answer.is_echo && line.is_stuck() && line.acknowledge(&mut self.buffer) {
+                // It goes by the way that the receiver's own would go.
+                out.emit(usize::MAX, &self.buffer);
+                line.send_back(&mut self.buffer);
+                out.emit(usize::MAX, &self.buffer);
+                self.statistics.sent_back += 1;
+            }
             failed = answer.fatal.filter(|_| is_ours);
             if is_ours {
                 self.members[successor].silent = None;
@@ -699,17 +706,9 @@ impl Ring {
     pub fn on_due(&mut self, now: Instant, out: &mut impl Emit) {
         for member in &mut self.members {
             let Some(line) = &mut member.line else { continue };
-            let prod = line.prod(now);
-            if prod.is_some() {
+            if line.prod(now) {
                 line.question(&mut self.buffer);
                 out.emit(line.port, &self.buffer);
-            }
-            if prod == Some(Prod::SendBack) && line.acknowledge(&mut self.buffer) {
-                out.emit(usize::MAX, &self.buffer);
-                line.send_back(&mut self.buffer);
-                self.statistics.sent_back += 1;
-                // It goes by the way that the receiver's own would go.
-                out.emit(usize::MAX, &self.buffer);
             }
         }
     }
