@@ -338,7 +338,7 @@ const WRONG_BESIDE: &[(&str, &str, &str)] = &[
     (
         "seed = 1",
         "seed = 1\n[[plot]]\nname = \"p\"\ntitle = \"P\"\nkind = \"time\"\ny = \"slot\"",
-        "plan.toml:27: plot[0].y = \"slot\": expected fairness, or one of goodput_gbps, packets, slots, slot_bytes, collisions, aggregator_window, link_window, \
+        "plan.toml:27: plot[0].y = \"slot\": expected fairness, or one of goodput_gbps, packets, slots, slot_bytes, collisions, marked, aggregator_window, link_window, \
          collision_share, mark_share, synchrony, outstanding, round_trip",
     ),
 ];

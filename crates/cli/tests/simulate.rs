@@ -308,8 +308,19 @@ fn jobs_over_time_add_up_to_the_run() {
     let mut steady = [Vec::new(), Vec::new()];
     let mut reader = csv::Reader::from_path(folder.join("out/series.csv")).expect("series.csv");
     let columns: Vec<String> = reader.headers().unwrap().iter().map(String::from).collect();
-    let expected =
-        ["time_us", "interval_us", "job", "goodput_gbps", "packets", "slots", "slot_bytes", "collisions", "outstanding", "round_trip"];
+    let expected = [
+        "time_us",
+        "interval_us",
+        "job",
+        "goodput_gbps",
+        "packets",
+        "slots",
+        "slot_bytes",
+        "collisions",
+        "marked",
+        "outstanding",
+        "round_trip",
+    ];
     assert_eq!(columns, expected);
     for record in reader.records() {
         let record = record.unwrap();

@@ -78,6 +78,10 @@ enum Of {
     Iteration(usize, usize),
     /// Job, and a quantity of its series.
     Together(usize, Quantity),
+    /// The same, and how far it swings.
+    Swing(usize, Quantity),
+    /// The same, and when it is first above 0.
+    First(usize, Quantity),
 }
 
 /// A number of each run or job.
@@ -110,6 +114,16 @@ impl Metric {
             let title = format!("{} of job {job} while all run", quantity.title());
             return Some(Metric { field: Field::new(key, title, ""), of: Of::Together(job, quantity) });
         }
+        if let Some(quantity) = field.strip_prefix("swing.") {
+            let quantity = Quantity::named(quantity)?;
+            let title = format!("how far {} of job {job} swings while all run, over its mean", quantity.name().replace('_', " "));
+            return Some(Metric { field: Field::new(key, title, ""), of: Of::Swing(job, quantity) });
+        }
+        if let Some(quantity) = field.strip_prefix("first_us.") {
+            let quantity = Quantity::named(quantity)?;
+            let title = format!("when {} of job {job} is first above 0 once all jobs run", quantity.name().replace('_', " "));
+            return Some(Metric { field: Field::new(key, title, "us"), of: Of::First(job, quantity) });
+        }
         let field = JOB.iter().find(|known| known.key == field)?;
         let title = format!("{} of job {job}", field.title);
         Some(Metric { field: Field::new(key, title, field.unit), of: Of::Job(job, field.value) })
@@ -132,7 +146,8 @@ impl Metric {
         let job: Vec<&str> = JOB.iter().map(|field| field.key).collect();
         let counts: Vec<&str> = Tally::ALL.iter().map(|tally| tally.name()).collect();
         format!(
-            "one of {}, counts of {} such as counts.collisions, or of a job, such as jobs.0.jct_us: {}, iterations_us.0, together.slots",
+            "one of {}, counts of {} such as counts.collisions, or of a job, such as jobs.0.jct_us: {}, iterations_us.0, together.slots, \
+             swing.slots, first_us.collisions",
             run.join(", "),
             counts.join(", "),
             job.join(", ")
@@ -146,6 +161,8 @@ impl Metric {
             Of::Counts(tally) => Some(run.counts.get(tally.name()).copied().unwrap_or(0) as f64),
             Of::Job(job, value) => run.jobs.get(job).and_then(value),
             Of::Together(job, quantity) => run.jobs.get(job)?.together.get(quantity.name()).copied(),
+            Of::Swing(job, quantity) => run.jobs.get(job)?.swing.get(quantity.name()).copied(),
+            Of::First(job, quantity) => run.jobs.get(job)?.first_us.get(quantity.name()).copied(),
             Of::Iteration(job, iteration) => run.jobs.get(job)?.iterations_us.get(iteration).copied(),
         }
     }
@@ -250,7 +267,15 @@ mod tests {
 
     #[test]
     fn numbers_of_jobs_are_found_by_their_path() {
-        for key in ["goodput_gbps", "jobs.0.jct_us", "jobs.12.iteration_us", "jobs.0.iterations_us.3", "jobs.1.together.synchrony"] {
+        for key in [
+            "goodput_gbps",
+            "jobs.0.jct_us",
+            "jobs.12.iteration_us",
+            "jobs.0.iterations_us.3",
+            "jobs.1.together.synchrony",
+            "jobs.0.swing.slots",
+            "jobs.1.first_us.marked",
+        ] {
             assert_eq!(Metric::named(key).map(|metric| metric.field.key).as_deref(), Some(key));
         }
         assert_eq!(Metric::named("jobs.3.goodput_gbps").unwrap().field.title, "goodput of job 3");

@@ -261,6 +261,14 @@ pub struct JobRecord {
     /// Where jobs are sampled over time: means over the time in which all jobs run, without its first quarter. Only in files.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub together: BTreeMap<&'static str, f64>,
+    /// Over the same time, how far a quantity swings: from its 5th to its 95th percentile, over its mean. Without those whose mean is 0. Only in
+    /// files.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub swing: BTreeMap<&'static str, f64>,
+    /// Where jobs are sampled over time: begin of the first interval in which a quantity is above 0, of those that begin when
+    /// all jobs have begun. Only in files.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub first_us: BTreeMap<&'static str, f64>,
 }
 
 /// Times, by how many are not longer.
@@ -617,6 +625,8 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         workers_us,
         workload: None,
         together: BTreeMap::new(),
+        swing: BTreeMap::new(),
+        first_us: BTreeMap::new(),
     }
 }
 
@@ -662,6 +672,8 @@ fn program_record(number: usize, result: &RunResult, prepared: &Prepared) -> Job
         iterations_us: Vec::new(),
         workload: Some(workload),
         together: BTreeMap::new(),
+        swing: BTreeMap::new(),
+        first_us: BTreeMap::new(),
     }
 }
 

@@ -222,8 +222,12 @@ fn describe(
     let series = plan.axes.iter().position(|axis| axis.name == "series").map(|axis| point.labels[axis].clone());
     let mut record = record(prepared, topology, result, point.setup.general.run.payload);
     if !result.series.is_empty() {
-        let means = together::means(&record.jobs, &result.series);
-        record.jobs.iter_mut().zip(means).for_each(|(job, means)| job.together = means);
+        let settled = together::settled(&record.jobs, &result.series);
+        let all_us = record.jobs.iter().map(|job| job.begun_us).fold(0.0, f64::max);
+        for (number, (job, settled)) in record.jobs.iter_mut().zip(settled).enumerate() {
+            (job.together, job.swing) = (settled.mean, settled.swing);
+            job.first_us = together::first_us(number, all_us, &result.series);
+        }
         (record.many.fairness, record.many.fairness_min) = together::fairness(&together::sharing(&record.jobs, &result.series)).unzip();
     }
     record.series = series;

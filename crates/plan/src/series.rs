@@ -15,6 +15,8 @@ pub enum Quantity {
     Packets,
     /// Packets that found their place in a switch's memory taken.
     Collisions,
+    /// Packets that reached the job's hosts and had met a queue that marks.
+    Marked,
     /// Slots in use at all switches together, mean over the interval.
     Slots,
     /// Their bytes.
@@ -26,7 +28,7 @@ pub enum Quantity {
 impl Quantity {
     /// Every quantity, in the order of columns.
     pub fn all() -> impl Iterator<Item = Quantity> {
-        let own = [Quantity::Goodput, Quantity::Packets, Quantity::Slots, Quantity::SlotBytes, Quantity::Collisions];
+        let own = [Quantity::Goodput, Quantity::Packets, Quantity::Slots, Quantity::SlotBytes, Quantity::Collisions, Quantity::Marked];
         own.into_iter().chain(Gauge::ALL.iter().copied().map(Quantity::Gauge))
     }
 
@@ -41,6 +43,7 @@ impl Quantity {
             Quantity::Goodput => "goodput_gbps",
             Quantity::Packets => "packets",
             Quantity::Collisions => "collisions",
+            Quantity::Marked => "marked",
             Quantity::Slots => "slots",
             Quantity::SlotBytes => "slot_bytes",
             Quantity::Gauge(gauge) => gauge.name(),
@@ -53,6 +56,7 @@ impl Quantity {
             Quantity::Goodput => "goodput (Gb/s)".into(),
             Quantity::Packets => "packets in an interval".into(),
             Quantity::Collisions => "collisions in an interval".into(),
+            Quantity::Marked => "marked packets in an interval".into(),
             Quantity::Slots => "slots in use".into(),
             Quantity::SlotBytes => "memory of switches in use (B)".into(),
             Quantity::Gauge(gauge) => match gauge.unit() {
@@ -68,6 +72,7 @@ impl Quantity {
             Quantity::Goodput => Some(row.goodput_gbps),
             Quantity::Packets => Some(row.packets as f64),
             Quantity::Collisions => Some(row.collisions as f64),
+            Quantity::Marked => Some(row.marked as f64),
             Quantity::Slots => Some(row.slots),
             Quantity::SlotBytes => Some(row.slot_bytes),
             Quantity::Gauge(gauge) => row.gauges[gauge.index()],

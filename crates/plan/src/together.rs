@@ -11,10 +11,19 @@ use crate::series::Quantity;
 /// The first part of that time is left out: windows grow from where they begin.
 const SETTLING_SHARE: f64 = 0.25;
 
-/// By job, the mean of every quantity of the series over the intervals between the last job's beginning and the first one's end, without
+/// A job's quantities over the time in which all jobs run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Settled {
+    /// Their means.
+    pub mean: BTreeMap<&'static str, f64>,
+    /// How far they swing: from the 5th to the 95th percentile of the intervals, over the mean. Without those whose mean is 0.
+    pub swing: BTreeMap<&'static str, f64>,
+}
+
+/// By job, the mean of every quantity of the series, and how far it swings, over the intervals between the last job's beginning and the first one's end, without
 /// the first quarter. A job that does not end counts as running until the last sample. Empty where there is no such interval, and
 /// without the gauges that nobody has told of.
-pub fn means(jobs: &[JobRecord], series: &[SeriesRow]) -> Vec<BTreeMap<&'static str, f64>> {
+pub fn settled(jobs: &[JobRecord], series: &[SeriesRow]) -> Vec<Settled> {
     let begin = jobs.iter().map(|job| job.begun_us).fold(0.0, f64::max);
     let end = jobs.iter().map(JobRecord::end_us).fold(f64::INFINITY, f64::min);
     let last = series.last().map_or(0.0, |row| us(row.at.as_ps()));
@@ -25,7 +34,16 @@ pub fn means(jobs: &[JobRecord], series: &[SeriesRow]) -> Vec<BTreeMap<&'static 
             .iter()
             .filter(|row| row.job as usize == number && us(row.at.as_ps() - row.span.as_ps()) >= settled && us(row.at.as_ps()) <= end)
             .collect();
-        Quantity::all().filter_map(|quantity| mean(&rows, quantity).map(|mean| (quantity.name(), mean))).collect()
+        let mut of_job = Settled::default();
+        for quantity in Quantity::all() {
+            let values: Vec<f64> = rows.iter().filter_map(|row| quantity.of(row)).collect();
+            let Some(mean) = mean(&values) else { continue };
+            of_job.mean.insert(quantity.name(), mean);
+            if mean != 0.0 {
+                of_job.swing.insert(quantity.name(), between_percentiles(values) / mean);
+            }
+        }
+        of_job
     };
     (0..jobs.len()).map(of_job).collect()
 }
@@ -81,9 +99,56 @@ pub fn compare(record: &mut RunRecord, alone_us: Vec<Option<f64>>) {
     }
 }
 
-fn mean(rows: &[&SeriesRow], quantity: Quantity) -> Option<f64> {
-    let values: Vec<f64> = rows.iter().filter_map(|row| quantity.of(row)).collect();
+/// When a job's quantities are first above 0 after the last job has begun, at `all_us`: the begin of that interval, in us. Without those that never
+/// are.
+pub fn first_us(job: usize, all_us: f64, series: &[SeriesRow]) -> BTreeMap<&'static str, f64> {
+    let begin_us = |row: &SeriesRow| us(row.at.as_ps() - row.span.as_ps());
+    let first = |quantity: Quantity| {
+        let has =
+            |row: &&SeriesRow| row.job as usize == job && begin_us(row) >= all_us && quantity.of(row).is_some_and(|value| value > 0.0);
+        series.iter().find(has).map(|row| (quantity.name(), begin_us(row)))
+    };
+    Quantity::all().filter_map(first).collect()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// From the 5th to the 95th percentile (nearest rank) of some values; 0 where there are none.
+fn between_percentiles(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = |percent: usize| values.get((values.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0.0);
+    at(95) - at(5)
+}
+
+#[cfg(test)]
+mod tests {
+    use fanin_core::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_swing_leaves_out_the_extremes_and_what_is_first_is_the_begin_of_an_interval() {
+        assert_eq!(between_percentiles((1..=100).rev().map(f64::from).collect()), 90.0);
+        assert_eq!((between_percentiles(vec![7.0]), between_percentiles(Vec::new())), (0.0, 0.0));
+        let row = |number: u64, job, marked, collisions| SeriesRow {
+            at: Instant::ZERO + Duration::from_us(10 * (number + 1)),
+            span: Duration::from_us(10),
+            job,
+            goodput_gbps: 0.0,
+            packets: marked,
+            marked,
+            collisions,
+            slots: 0.0,
+            slot_bytes: 0.0,
+            gauges: [None; fanin_sim::series::GAUGES],
+        };
+        let rows = [row(0, 0, 0, 0), row(0, 1, 9, 9), row(1, 0, 0, 3), row(2, 0, 5, 1), row(3, 0, 5, 1)];
+        let first = |all_us: f64| first_us(0, all_us, &rows);
+        assert_eq!((first(0.0).get("collisions"), first(0.0).get("marked"), first(0.0).get("slots")), (Some(&10.0), Some(&20.0), None));
+        assert_eq!((first(10.5).get("collisions"), first(40.0).get("marked")), (Some(&20.0), None), "since the last job has begun");
+    }
 }
 
 fn us(ps: u64) -> f64 {

@@ -356,7 +356,7 @@ where
             && !head.has(flags::BACKGROUND)
             && let Some(recorder) = &mut self.net.series
         {
-            recorder.count_packet(head.job);
+            recorder.count_packet(head.job, head.has(flags::ECN));
         }
         if link.has(link_flags::COUNTED)
             && let Some(tracer) = &mut self.net.trace

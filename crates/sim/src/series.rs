@@ -23,6 +23,8 @@ pub struct SeriesRow {
     pub goodput_gbps: f64,
     /// Packets that reached the job's hosts.
     pub packets: u64,
+    /// Those of them that had met a queue that marks.
+    pub marked: u64,
     /// Packets that found their place in a switch's memory taken.
     pub collisions: u64,
     /// Slots in use at all switches together, mean over the interval.
@@ -42,6 +44,7 @@ pub(crate) struct Totals {
     /// Bytes final at a worker, added up over workers.
     pub bytes: u64,
     pub packets: u64,
+    pub marked: u64,
     pub collisions: u64,
     /// Slots in use, integrated over time.
     pub slot_ps: u128,
@@ -79,6 +82,7 @@ pub(crate) struct Recorder {
     in_use: Vec<InUse>,
     /// By job: packets that reached its hosts.
     packets: Vec<u64>,
+    marked: Vec<u64>,
     times: Vec<u64>,
     /// By sample and job.
     totals: Vec<Totals>,
@@ -94,15 +98,17 @@ impl Recorder {
             jobs,
             in_use: vec![InUse::default(); jobs * switches],
             packets: vec![0; jobs],
+            marked: vec![0; jobs],
             times: Vec::new(),
             totals: Vec::new(),
             rows_max: ROWS_MAX.max(jobs * SAMPLES_MIN),
         }
     }
 
-    /// A packet of the job has reached a host.
-    pub fn count_packet(&mut self, job: u16) {
+    /// A packet of the job has reached a host; it may be marked.
+    pub fn count_packet(&mut self, job: u16, marked: bool) {
         self.packets[usize::from(job)] += 1;
+        self.marked[usize::from(job)] += u64::from(marked);
     }
 
     /// The job has taken a slot of a switch.
@@ -133,7 +139,7 @@ impl Recorder {
     pub fn sample(&mut self, at_ps: u64, mut finished: Vec<Totals>) {
         self.in_use.iter_mut().for_each(|used| used.advance(at_ps));
         for (job, totals) in finished.iter_mut().enumerate() {
-            totals.packets = self.packets[job];
+            (totals.packets, totals.marked) = (self.packets[job], self.marked[job]);
             for used in self.in_use.iter().skip(job).step_by(self.jobs) {
                 totals.slot_ps += used.slot_ps;
                 totals.byte_ps += used.byte_ps;
@@ -185,6 +191,7 @@ impl Recorder {
                     job: job as u32,
                     goodput_gbps: bits * 1e3 / span_ps as f64,
                     packets: now.packets - then.packets,
+                    marked: now.marked - then.marked,
                     collisions: now.collisions - then.collisions,
                     slots: (now.slot_ps - then.slot_ps) as f64 / span_ps as f64,
                     slot_bytes: (now.byte_ps - then.byte_ps) as f64 / span_ps as f64,
@@ -210,7 +217,7 @@ mod tests {
     fn an_interval_is_the_difference_of_two_samples() {
         let mut recorder = Recorder::new(Duration::from_ps(1_000), 2, 2);
         recorder.take(1, 0, 256, 500);
-        recorder.count_packet(1);
+        recorder.count_packet(1, true);
         recorder.sample(1_000, totals(1_000));
         recorder.take(0, 0, 256, 1_000);
         recorder.free(1, 0, 256, 1_500);
@@ -219,6 +226,7 @@ mod tests {
         recorder.sample(2_000, totals(4_000));
         let rows = recorder.rows(&[2, 1]);
         let seen: Vec<_> = rows.iter().map(|row| (row.at.as_ps(), row.job, row.packets, row.slots, row.slot_bytes)).collect();
+        assert_eq!(rows.iter().map(|row| row.marked).collect::<Vec<_>>(), [0, 1, 0, 0]);
         assert_eq!(seen, [(1_000, 0, 0, 0.5, 128.0), (1_000, 1, 1, 0.0, 0.0), (2_000, 0, 0, 1.25, 320.0), (2_000, 1, 0, 0.0, 0.0)]);
         // 500 bytes a worker in a nanosecond are 4000 Gb/s.
         assert_eq!((rows[0].goodput_gbps, rows[2].goodput_gbps), (4_000.0, 12_000.0));
