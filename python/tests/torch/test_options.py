@@ -13,7 +13,7 @@ import ranks
 import torch
 import torch.distributed as dist
 
-from fanin.torch import CollectiveError, Options, report
+from fanin.torch import CollectiveError, Options, register, report
 from fanin.torch.hooks import e4m3_sum
 from fanin.torch.options import _KEYS
 
@@ -176,6 +176,15 @@ def test_reports() -> None:
     ranks.run(WORLD, reports)
 
 
+def test_an_old_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its version, before anything is registered."""
+    monkeypatch.setattr(torch, "__version__", "2.13.1+cpu")
+    with pytest.raises(ImportError, match=r"this is PyTorch 2\.13\.1\+cpu: expected 2\.14 or newer"):
+        register()
+    monkeypatch.setattr(torch, "__version__", "3.0.0")
+    register()
+
+
 def test_options_are_checked_where_they_are_made() -> None:
     """With the field, its value and what was expected."""
     with pytest.raises(ValueError, match="Options: reproducible = 'yes': expected True or False"):
@@ -252,6 +261,7 @@ def inherited(rank: int) -> None:
         dist.all_reduce(torch.ones(3), group=child)
 
 
+@pytest.mark.skipif(not ranks.SPLITS, reason="before 2.15, PyTorch splits groups of GPUs only")
 def test_options_of_groups_that_are_split_off() -> None:
     """They are the parent's."""
     ranks.run(WORLD, inherited)
