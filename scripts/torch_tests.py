@@ -4,12 +4,16 @@ runs pytest.
 
 Usage: torch_tests.py [PYTEST-ARGUMENT ...]
 
+With TORCH_VERSION=2.14.0 in the environment it does so for that PyTorch, in target/torch-2.14.0. Then types are not checked, and PyTorch's
+own tests are left out, since the list of those that are skipped is for one version.
+
 Python's standard library only.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +23,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ENVIRONMENT = ROOT / "target" / "torch"
+#: PyTorch's version where it is another than the requirements have.
+OTHER = os.environ.get("TORCH_VERSION", "")
+ENVIRONMENT = ROOT / "target" / (f"torch-{OTHER}" if OTHER else "torch")
 TESTS = ROOT / "python" / "tests" / "torch"
 REQUIREMENTS = TESTS / "requirements.txt"
 #: A copy of the requirements that are installed already.
@@ -32,19 +38,28 @@ TRAINING = [TESTS / name for name in ("test_examples.py", "test_sparse.py", "tes
 
 def obstacle() -> str | None:
     """Why PyTorch cannot be used here, or None if it can. Installs it where that is possible."""
-    if INSTALLED.exists() and INSTALLED.read_text() == REQUIREMENTS.read_text():
+    wanted = requirements()
+    if INSTALLED.exists() and INSTALLED.read_text() == wanted:
         return None
     ENVIRONMENT.parent.mkdir(exist_ok=True)
     free = shutil.disk_usage(ENVIRONMENT.parent).free
     if free < ROOM_BYTES:
         return f"PyTorch needs {ROOM_BYTES >> 30} GiB of disk, and {free >> 30} GiB are free"
     venv.create(ENVIRONMENT, with_pip=True, clear=True)
-    command = [program("python"), "-m", "pip", "install", "--quiet", "-r", REQUIREMENTS]
+    asked = ENVIRONMENT / "asked.txt"
+    asked.write_text(wanted)
+    command = [program("python"), "-m", "pip", "install", "--quiet", "-r", str(asked)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return f"PyTorch cannot be installed: {done.stderr.strip().splitlines()[-1:]}"
-    shutil.copy(REQUIREMENTS, INSTALLED)
+    asked.replace(INSTALLED)
     return None
+
+
+def requirements() -> str:
+    """What is installed, in the form of pip's files."""
+    text = REQUIREMENTS.read_text()
+    return re.sub(r"(?m)^torch==.*$", f"torch=={OTHER}", text) if OTHER else text
 
 
 def program(name: str) -> str:
@@ -95,6 +110,8 @@ def main(arguments: Sequence[str]) -> int:
         [program("python"), "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(ROOT)],
         [program("python"), "-m", "mypy", "--config-file", str(TESTS / "mypy.ini"), "-p", "fanin.torch"],
     ]
+    if OTHER:
+        commands.pop()
     for command in commands:
         print("running:", " ".join(map(str, command)), flush=True)
         # Not from the root of the repository, where Python would find the package without its native module.
@@ -103,7 +120,8 @@ def main(arguments: Sequence[str]) -> int:
             return code
     if arguments:
         return subprocess.run(pytest([TESTS], *arguments), cwd=ENVIRONMENT, env=environ, check=False).returncode
-    others = [path for path in sorted(TESTS.glob("test_*.py")) if path not in TRAINING]
+    left_out = [TESTS / "test_upstream.py"] if OTHER else []
+    others = [path for path in sorted(TESTS.glob("test_*.py")) if path not in [*TRAINING, *left_out]]
     return together([pytest(others), pytest(TRAINING)], environ)
 
 

@@ -23,6 +23,7 @@ Nothing needs to be imported for that: PyTorch finds the backend by the entry po
 
 from __future__ import annotations
 
+import torch
 import torch.distributed as dist
 
 from fanin.torch import bits
@@ -37,9 +38,18 @@ __all__ = ["CollectiveError", "CollectiveTimeoutError", "Options", "Report", "To
 #: PyTorch's name of the backend.
 NAME = "fanin"
 
+#: The oldest PyTorch: in older ones, classes in Python cannot derive from a backend's.
+_OLDEST = (2, 14)
+
 
 def register() -> None:
-    """Makes the backend known to PyTorch, once; called by PyTorch itself when a group asks for ``fanin``."""
+    """Makes the backend known to PyTorch, once; called by PyTorch itself when a group asks for ``fanin``.
+
+    Raises:
+        ImportError: PyTorch is too old.
+    """
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _OLDEST:
+        raise ImportError(f"fanin.torch: this is PyTorch {torch.__version__}: expected {_OLDEST[0]}.{_OLDEST[1]} or newer")
     if NAME.upper() in dist.Backend._plugins:
         return
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])

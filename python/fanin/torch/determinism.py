@@ -27,8 +27,8 @@ def check(dtype: torch.dtype, op: ReduceOp.RedOpType, *, transport: str, world: 
     if op not in _ROUNDED or not (dtype.is_floating_point or dtype.is_complex):
         return
     text = (
-        f"fanin: {op.name} of {dtype} over UDP depends on the order in which ranks' packets arrive, but torch.use_deterministic_algorithms(True)"
-        " is set: this group was made without reproducible sums (set it before the group is made, or give"
+        f"fanin: {op.name} of {dtype} over UDP depends on the order of packets, but torch.use_deterministic_algorithms(True) is"
+        " set: this group was made without reproducible sums (set it before the group is made, or give"
         " pg_options=fanin.torch.Options(reproducible=True))"
     )
     if not torch.is_deterministic_algorithms_warn_only_enabled():

@@ -1,7 +1,7 @@
 """The sum of 8-bit floats (e4m3) as an operator of one's own: a WebAssembly module that is put together here.
 
-Its memory has the table of all sums, as PyTorch rounds them: to the nearest, ties to even. What is above 448 and cannot be rounded to it, and
-what one of the two is no number of, is a NaN. The table has rows of numbers without a sign only, since ``-a + b`` is ``-(a - b)``; for the
+Its memory has the table of all sums, as PyTorch rounds them: to the nearest, ties to even. A sum too large to be rounded to 448, and
+one with a NaN, is a NaN. The table has rows of numbers without a sign only, since ``-a + b`` is ``-(a - b)``; for the
 sum to be the same in both orders, zeros and NaNs have no sign.
 """
 
@@ -21,7 +21,7 @@ LARGEST = 448.0
 
 _I32 = 0x7F
 
-#: ``combine(acc, in, n)``: acc[i] := table[acc[i] without sign][in[i], with its sign turned where acc[i] has one], its sign turned likewise.
+#: ``combine(acc, in, n)``: acc[i] := table[acc[i] without sign][in[i], its sign turned where acc[i] has one], its sign turned likewise.
 #: Locals: 0 acc, 1 in, 2 n, 3 sign, 4 sum, 5 sum without sign.
 _COMBINE = bytes.fromhex(
     "02400340"  # block loop

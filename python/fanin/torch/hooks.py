@@ -58,10 +58,11 @@ def int8_hook(process_group: dist.ProcessGroup | None, bucket: dist.GradBucket) 
 def fp8_e4m3_hook(process_group: dist.ProcessGroup | None, bucket: dist.GradBucket) -> Future[Tensor]:
     """The mean of all ranks' gradients, which travel as floats of 8 bits (e4m3), and are summed as such by an operator of one's own.
 
-    The group must have been made with ``pg_options=Options(operators=(e4m3_sum(),))``. Scales are such that no sum exceeds 448. With ``a``
-    the mean of an element's magnitudes, ``m`` the bucket's largest magnitude at any rank and ``g = (17 / 16) ** world``, the mean is off by at
-    most ``a * (g - 1) + m * world * g * g / (448 * 1024)``. With more than two ranks its last bits depend on the order of contributions: over
-    UDP on that of packets.
+    The group must have been made with ``pg_options=Options(operators=(e4m3_sum(),))``. Scales are such that no sum exceeds 448.
+
+    With ``a`` the mean of an element's magnitudes, ``m`` the bucket's largest magnitude at any rank and ``g = (17 / 16) ** world``, the
+    mean is off by at most ``a * (g - 1) + m * world * g * g / (448 * 1024)``. With more than two ranks its last bits depend on the order of
+    contributions: over UDP on that of packets.
 
     Raises:
         ArgumentError: There are more than 16 ranks, or the group has not got the operator.
@@ -94,8 +95,9 @@ def _wide(gradient: Tensor) -> Tensor:
 
 
 def _step(gradient: Tensor, limit: float, group: dist.ProcessGroup) -> float | None:
-    """What the bucket's largest magnitude at any rank is divided by to be ``limit``, the same at all ranks; 0 where all gradients are 0, and
-    ``None`` where there is no such number.
+    """What the bucket's largest magnitude at any rank is divided by to be ``limit``, the same at all ranks.
+
+    It is 0 where all gradients are 0, and ``None`` where there is no such number.
     """
     largest = torch.zeros(1, dtype=torch.float64)
     if gradient.numel():

@@ -76,8 +76,8 @@ _told: set[str] = set()
 class Options:
     """What a group is asked for, as ``pg_options`` of ``init_process_group`` and ``new_group``.
 
-    What is ``None`` comes from the environment. Nothing is ignored: what a group cannot do is an error where the options are made, or at all
-    ranks where the group is.
+    What is ``None`` comes from the environment. Nothing is ignored: what a group cannot do is an error where the options are made, or at
+    all ranks where the group is.
 
     Raises:
         ConfigurationError: Names the option, its value, and what was expected.

@@ -44,7 +44,7 @@ def sparse_reduction(dtype: torch.dtype, op: ReduceOp.RedOpType, *, propagates: 
         raise ArgumentError(f"there is no {op.name} of sparse tensors of {dtype}: expected SUM, AVG, MIN or MAX of numbers")
     if propagates and op in (ReduceOp.MIN, ReduceOp.MAX) and dtype.is_floating_point:
         raise ArgumentError(
-            f"there is no {op.name} of sparse tensors in a group with nan = 'propagate': expected a group with nan = 'ignore', or dense tensors"
+            f"there is no {op.name} of sparse tensors in a group with nan = 'propagate': expected dense tensors, or another group"
         )
     return SparseReduction(elements._replace(op=_OPERATORS[op]), op == ReduceOp.AVG)
 

@@ -22,6 +22,9 @@ import torch.distributed as dist
 #: How long a test may take before its processes are killed, in seconds; it only bounds what would hang.
 PATIENCE_S = 120.0
 
+#: Whether ``dist.split_group`` takes groups without a GPU.
+SPLITS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
+
 
 @dataclass(frozen=True)
 class Ended:

@@ -95,6 +95,7 @@ def split(rank: int) -> None:
     assert total() == WORLD
 
 
+@pytest.mark.skipif(not ranks.SPLITS, reason="before 2.15, PyTorch splits groups of GPUs only")
 def test_split_group() -> None:
     """A group is divided."""
     ranks.run(WORLD, split)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import warnings
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +13,8 @@ import ranks
 import torch
 import torch.distributed as dist
 
-from fanin.torch import CollectiveError
+from fanin.torch import CollectiveError, Options, register, report
+from fanin.torch.hooks import e4m3_sum
 from fanin.torch.options import _KEYS
 
 WORLD = 3
@@ -69,16 +72,22 @@ def every_key(rank: int) -> None:
         "window": 16,
         "bind": "127.0.0.1",
         "stall_notice": 2.5,
+        "timeout": timedelta(seconds=41),
+        "operators": (e4m3_sum(),),
+        "system": "switchml",
     }
     assert set(taken) | {"switch"} == set(_KEYS)
+    assert set(_KEYS) == {field.name for field in dataclasses.fields(Options)}
     for key, value in taken.items():
-        group = dist.new_group(backend="fanin", pg_options={key: value})
+        options = Options(**{key: value}) if key in ("timeout", "system", "nan", "payload") else {key: value}
+        group = dist.new_group(backend="fanin", pg_options=options)
         ones = torch.ones(300)
         dist.all_reduce(ones, group=group)
         assert ones.tolist() == [float(WORLD)] * 300, key
         path = backend_of(group)._comm.path
-        if key in ("transport", "fixed_point"):
+        if key in ("transport", "fixed_point", "system"):
             assert backend_of(group)._comm.transport == "udp", path
+        assert backend_of(group)._comm.timeout == (41 if key == "timeout" else 1_800), key
         dist.destroy_process_group(group)
     group = dist.new_group(backend="fanin", pg_options={"transport": "udp", "payload": 1_024})
     assert "1024" in backend_of(group)._comm.path
@@ -94,7 +103,11 @@ def every_key(rank: int) -> None:
         ({"bind": "eth0"}, "bind = eth0: expected an IP address"),
         ({"switch": "nowhere"}, "switch = nowhere: expected HOST:PORT"),
         ({"stall_notice": -1}, "stall_notice = -1: expected a time, such as .* of at least 10ms"),
-        ({"timeout": 3}, "not for a group of PyTorch: give `timeout` to init_process_group or new_group"),
+        ({"timeout": 0}, r"pg_options\['timeout'\] = 0: expected a number of seconds above 0, or a timedelta"),
+        ({"fallback": True}, r"pg_options\['fallback'\] = True: not for a group of PyTorch: a group travels by the path"),
+        ({"system": "canary"}, r"pg_options\['system'\] = 'canary': expected 'auto' or 'switchml'"),
+        ({"system": "switchml", "transport": "shm"}, r"pg_options\['transport'\] = 'shm': expected 'udp' where system = 'switchml'"),
+        ({"operators": (3,)}, r"pg_options\['operators'\] = \(3,\): expected a tuple of up to four fanin.CustomOperator"),
         ({"world": 3}, "not for a group of PyTorch: ranks are those of the group"),
         ({3: True}, r"pg_options\[3\] = True: there is no such option"),
         ({"reproducible": True, "fixed_point": True}, "fixed_point = true: expected false where sums are reproducible"),
@@ -105,6 +118,81 @@ def every_key(rank: int) -> None:
             dist.new_group(backend="fanin", pg_options=options)
     with pytest.raises(ValueError, match=r"ProcessGroupGloo._?Options\): expected a dict"):
         dist.new_group(backend="fanin", pg_options=dist.ProcessGroupGloo._Options())  # type: ignore[attr-defined]
+
+
+def deterministic(rank: int, warn_only: bool) -> None:
+    """``torch.use_deterministic_algorithms`` before a group is made, and after."""
+    before = dist.group.WORLD
+    torch.use_deterministic_algorithms(True, warn_only=warn_only)
+    assert not report(before).reproducible
+    for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+        text = rf"{op.name} of torch.float32 over UDP depends on the order.*give pg_options=fanin.torch.Options\(reproducible=True\)"
+        with pytest.warns(UserWarning, match=text) if warn_only else pytest.raises(RuntimeError, match=text):
+            dist.all_reduce(torch.ones(3), op=op)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        largest = torch.tensor([float(rank)])
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        assert largest.item() == WORLD - 1
+        dist.all_reduce(torch.arange(3))
+        group = dist.new_group(backend="fanin")
+        assert report(group).reproducible
+        assert len(set(sums(group, rank))) == 1
+        # Who says otherwise is taken at their word, until sums are asked for.
+        other = dist.new_group(backend="fanin", pg_options=Options(reproducible=False))
+        assert not report(other).reproducible
+    with pytest.warns(UserWarning) if warn_only else pytest.raises(RuntimeError):
+        dist.all_reduce(torch.ones(3), group=other)
+    torch.use_deterministic_algorithms(False)
+    dist.all_reduce(torch.ones(3), group=other)
+
+
+@pytest.mark.parametrize("warn_only", [False, True])
+def test_deterministic_algorithms(warn_only: bool) -> None:
+    """They ask for reproducible sums, or the error (or warning) says why a group has none."""
+    ranks.run(WORLD, deterministic, warn_only, environ={"FANIN_TRANSPORT": "udp"})
+
+
+def reports(rank: int) -> None:
+    """What a group says of itself."""
+    group = dist.new_group(backend="fanin", pg_options=Options(transport="udp"))
+    dist.all_reduce(torch.ones(100), group=group)
+    dist.all_reduce(torch.ones(50), group=group)
+    dist.all_gather([torch.empty(2) for _ in range(WORLD)], torch.ones(2), group=group)
+    if rank < 2:
+        (dist.send if rank == 0 else dist.recv)(torch.ones(3), 1 - rank, group=group)
+    said = report(group)
+    assert (said.rank, said.world, said.transport, said.reproducible) == (rank, WORLD, "udp", False)
+    assert said.path == backend_of(group)._comm.path
+    assert said.calls == {"all_reduce": (2, 600), "all_gather": (1, 8)}
+    assert said.sparse is None
+    assert said.gloo == (("send",), ("recv",), ())[rank]
+    with pytest.raises(ValueError, match="ProcessGroupGloo: expected fanin"):
+        report(dist.new_group(backend="gloo"))
+
+
+def test_reports() -> None:
+    """Transport, calls and bytes, and what gloo has done."""
+    ranks.run(WORLD, reports)
+
+
+def test_an_old_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its version, before anything is registered."""
+    monkeypatch.setattr(torch, "__version__", "2.13.1+cpu")
+    with pytest.raises(ImportError, match=r"this is PyTorch 2\.13\.1\+cpu: expected 2\.14 or newer"):
+        register()
+    monkeypatch.setattr(torch, "__version__", "3.0.0")
+    register()
+
+
+def test_options_are_checked_where_they_are_made() -> None:
+    """With the field, its value and what was expected."""
+    with pytest.raises(ValueError, match="Options: reproducible = 'yes': expected True or False"):
+        Options(reproducible="yes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Options: system = 'rina': expected 'auto' or 'switchml'"):
+        Options(system="rina")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="fallback"):
+        Options(fallback=True)  # type: ignore[call-arg]
 
 
 def test_every_option() -> None:
@@ -173,6 +261,7 @@ def inherited(rank: int) -> None:
         dist.all_reduce(torch.ones(3), group=child)
 
 
+@pytest.mark.skipif(not ranks.SPLITS, reason="before 2.15, PyTorch splits groups of GPUs only")
 def test_options_of_groups_that_are_split_off() -> None:
     """They are the parent's."""
     ranks.run(WORLD, inherited)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from fanin.torch import TopK, topk_hook
+from fanin.torch import TopK, report, topk_hook
 
 WORLD = 2
 
@@ -67,6 +67,49 @@ def sums(rank: int) -> None:
 def test_sums_of_sparse_tensors(transport: str) -> None:
     """Against dense ones."""
     ranks.run(WORLD, sums, environ={"FANIN_TRANSPORT": transport})
+
+
+def reductions(rank: int) -> None:
+    """Means, minima and maxima of what was given: what a rank has not given has no part in it."""
+    for shape, dense, count in CASES:
+        for dtype in (torch.float32, torch.float64, torch.int64):
+            given = [drawn(each, shape, dense, count, dtype).coalesce() for each in range(WORLD)]
+            kept = len(shape) - dense
+            there = torch.stack(
+                [torch.zeros(shape[:kept], dtype=torch.bool).index_put_(tuple(each._indices()), torch.tensor(True)) for each in given]
+            )
+            there = there.reshape(*there.shape, *[1] * dense).expand(WORLD, *shape)
+            whole = torch.stack([each.to_dense() for each in given])
+            far = torch.finfo(dtype).max if dtype.is_floating_point else 1_000
+            expected = {
+                dist.ReduceOp.MAX: torch.where(there, whole, -far).amax(0),
+                dist.ReduceOp.MIN: torch.where(there, whole, far).amin(0),
+            }
+            if dtype.is_floating_point:
+                expected[dist.ReduceOp.AVG] = whole.sum(0) / WORLD
+            for op, wanted in expected.items():
+                # Several entries of an index are their sum.
+                tensor = drawn(rank, shape, dense, count, dtype)
+                dist.all_reduce(tensor, op=op)
+                got = torch.where(there.any(0), tensor.to_dense(), 0)
+                torch.testing.assert_close(got, torch.where(there.any(0), wanted, 0).to(dtype), rtol=0, atol=0)
+                assert torch.equal(tensor.to_dense(), got)
+    for dtype, op, text in [
+        (torch.int64, dist.ReduceOp.AVG, "there is no AVG of torch.int64"),
+        (torch.complex64, dist.ReduceOp.MAX, "does not support RedOpType.MAX on complex"),
+        (torch.float32, dist.ReduceOp.PRODUCT, "there is no PRODUCT of sparse tensors of torch.float32: expected SUM, AVG, MIN or MAX"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            dist.all_reduce(drawn(rank, (9,), 0, 3, dtype), op=op)
+    said = report()
+    assert said.sparse and said.sparse_way in ("lists", "dense"), said
+    assert said.calls["all_reduce_sparse"].calls == sum(len((0, 1, 2)) + len((0, 1, 2)) + len((0, 1)) for _ in CASES)
+
+
+@pytest.mark.parametrize("transport", ["shm", "udp"])
+def test_means_and_extremes_of_sparse_tensors(transport: str) -> None:
+    """Against dense ones; and a group says how they were computed."""
+    ranks.run(WORLD, reductions, environ={"FANIN_TRANSPORT": transport})
 
 
 def disagree(rank: int) -> str:
