@@ -239,7 +239,7 @@ mod tests {
         let mut now = 0;
         while now < 100_000 {
             now = recorder.next_ps;
-            recorder.count_packet(0);
+            recorder.count_packet(0, now % 3 == 0);
             recorder.sample(now, totals(now));
             assert!(recorder.totals.len() <= 40 && recorder.totals.len() == 2 * recorder.times.len());
         }
