@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import unittest
 from pathlib import Path
@@ -12,7 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 def features(*arguments: str) -> dict[str, set[str]]:
     """The features that each package is built with, by name and version; a package may be built more than once, for build scripts."""
     command = ["cargo", "tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}|{f}", *arguments]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    # As a new user's Cargo is: settings that a developer has given it may build other packages with these.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CARGO_") or name == "CARGO_HOME"}
+    listed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
     found: dict[str, set[str]] = {}
     for line in listed.splitlines():
         package, _, names = line.partition("|")
