@@ -122,6 +122,10 @@ fn between_percentiles(mut values: Vec<f64>) -> f64 {
     at(95) - at(5)
 }
 
+fn us(ps: u64) -> f64 {
+    ps as f64 / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use fanin_core::{Duration, Instant};
@@ -149,8 +153,4 @@ mod tests {
         assert_eq!((first(0.0).get("collisions"), first(0.0).get("marked"), first(0.0).get("slots")), (Some(&10.0), Some(&20.0), None));
         assert_eq!((first(10.5).get("collisions"), first(40.0).get("marked")), (Some(&20.0), None), "since the last job has begun");
     }
-}
-
-fn us(ps: u64) -> f64 {
-    ps as f64 / 1e6
 }

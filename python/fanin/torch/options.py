@@ -87,8 +87,8 @@ class Options:
     reproducible: bool | None = None
     #: Sums of float32 as block fixed point, as hardware switches have them.
     fixed_point: bool | None = None
-    #: The system that sums: in a fabric any one that sums dense vectors, as ``"canary"`` or ``"rina"``; else SwitchML at a switch (which means
-    #: ``transport="udp"``), or what the transport has.
+    #: The system that sums: in a fabric any one that sums dense vectors, as ``"canary"`` or ``"rina"``; else SwitchML at a switch (which
+    #: means ``transport="udp"``), or what the transport has.
     system: str | None = None
     #: What becomes of a job that the switches of a fabric do not take: a ring of hosts runs it, or it fails.
     fallback: Literal["ring", "error"] | None = None
