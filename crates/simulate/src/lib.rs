@@ -7,6 +7,7 @@
 //! | `examples` | `fanin examples`: what comes with the program |
 //! | `progress` | runs a plan and shows how far it is |
 #![forbid(unsafe_code)]
+#![allow(rustdoc::bare_urls, reason = "documentation of arguments is the program's help")]
 
 #[macro_use(eprintln, print, println)]
 extern crate fanin_terminal;
