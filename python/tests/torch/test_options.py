@@ -76,7 +76,8 @@ def every_key(rank: int) -> None:
         "operators": (e4m3_sum(),),
         "system": "switchml",
     }
-    assert set(taken) | {"switch"} == set(_KEYS)
+    # A switch and a fabric are elsewhere, and `test_over_a_fabric` has one.
+    assert set(taken) | {"switch", "fabric", "fabric_host", "fallback"} == set(_KEYS)
     assert set(_KEYS) == {field.name for field in dataclasses.fields(Options)}
     for key, value in taken.items():
         options = Options(**{key: value}) if key in ("timeout", "system", "nan", "payload") else {key: value}
@@ -104,7 +105,7 @@ def every_key(rank: int) -> None:
         ({"switch": "nowhere"}, "switch = nowhere: expected HOST:PORT"),
         ({"stall_notice": -1}, "stall_notice = -1: expected a time, such as .* of at least 10ms"),
         ({"timeout": 0}, r"pg_options\['timeout'\] = 0: expected a number of seconds above 0, or a timedelta"),
-        ({"fallback": True}, r"pg_options\['fallback'\] = True: not for a group of PyTorch: a group travels by the path"),
+        ({"fallback": True}, r"pg_options\['fallback'\] = True: expected 'ring' or 'error'"),
         ({"system": "canary"}, r"pg_options\['system'\] = 'canary': expected 'auto' or 'switchml'"),
         ({"system": "switchml", "transport": "shm"}, r"pg_options\['transport'\] = 'shm': expected 'udp' where system = 'switchml'"),
         ({"operators": (3,)}, r"pg_options\['operators'\] = \(3,\): expected a tuple of up to four fanin.CustomOperator"),
@@ -190,9 +191,10 @@ def test_options_are_checked_where_they_are_made() -> None:
     with pytest.raises(ValueError, match="Options: reproducible = 'yes': expected True or False"):
         Options(reproducible="yes")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Options: system = 'rina': expected 'auto' or 'switchml'"):
-        Options(system="rina")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="fallback"):
-        Options(fallback=True)  # type: ignore[call-arg]
+        Options(system="rina")
+    with pytest.raises(ValueError, match="Options: fallback = 'tree': expected 'ring' or 'error'"):
+        Options(fallback="tree")  # type: ignore[arg-type]
+    assert Options(fabric="manager:7701", system="rina", fallback="error").settings()["system"] == "rina"
 
 
 def test_every_option() -> None:
