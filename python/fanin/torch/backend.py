@@ -29,7 +29,7 @@ from fanin.torch.forwarding import Forwarding, Lending
 from fanin.torch.meeting import HOSTING, Meeting, Member, Place, own_address
 from fanin.torch.memory import After, as_bytes, check_output, lent_input, lent_output
 from fanin.torch.monitored import MonitoredBarrier
-from fanin.torch.options import TIMEOUT_MAX, common, is_set, of_communicator, read, tell_void_variables, with_determinism
+from fanin.torch.options import TIMEOUT_MAX, common, fabric_of, is_set, of_communicator, read, tell_void_variables, with_determinism
 from fanin.torch.program import Program
 from fanin.torch.sparse import SparseTensor, sparse_reduction
 from fanin.torch.work import FaninWork, ForwardedWork, GatheredWork
@@ -137,7 +137,7 @@ class FaninBackend(Backend):
 
     def _check_settings(self) -> None:
         """Whether the communicator takes the settings and the environment, as a rank that is alone and meets nobody."""
-        fabric = self._settings.get("fabric") or os.environ.get("FANIN_FABRIC")
+        fabric = fabric_of(self._settings)
         switch = self._settings.get("switch") or os.environ.get("FANIN_SWITCH") or "127.0.0.1:1"
         place = Place(job="torch/check", fabric=fabric) if fabric else Place(job="torch/check", switch=switch)
         self._communicator(place, 0, 1).close()

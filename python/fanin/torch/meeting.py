@@ -37,6 +37,7 @@ from torch.distributed import DistNetworkError, PrefixStore, Store, TCPStore
 from fanin._native import Host
 from fanin.errors import ConfigurationError, FaninError
 from fanin.torch.errors import CollectiveError, CollectiveTimeoutError
+from fanin.torch.options import fabric_of
 
 #: How long a switch in this process stays for ranks that have not left, at most, in seconds.
 LINGER_MAX_S = 60.0
@@ -285,7 +286,7 @@ class Meeting:
         prefix = os.environ.get("FANIN_JOB") or os.environ.get("TORCHELASTIC_RUN_ID") or "torch"
         job = f"{prefix[:64]}/{uuid.uuid4().hex[:16]}"
         local = len(hosts) == 1
-        if fabric := self._me.options.get("fabric") or os.environ.get("FANIN_FABRIC"):
+        if fabric := fabric_of(self._me.options):
             return Place(job=job, fabric=fabric, local=local)
         if switch := self._me.options.get("switch") or os.environ.get("FANIN_SWITCH"):
             return Place(job=job, switch=switch, local=local)

@@ -151,7 +151,11 @@ def read(options: object) -> dict[str, Any]:
 
 def _settings(given: Mapping[Any, Any], form: str) -> dict[str, Any]:
     settings = {key: _checked(key, value, form.format(key)) for key, value in given.items()}
-    if settings.get("fabric") or os.environ.get("FANIN_FABRIC"):
+    if settings.get("fabric") and settings.get("switch"):
+        raise ConfigurationError(
+            f"{form.format('switch')} = {settings['switch']!r}: expected none beside a fabric: ranks meet at one place"
+        )
+    if fabric_of(settings):
         return settings
     system = settings.pop("system", "auto")
     if system not in ("auto", "switchml"):
@@ -190,6 +194,14 @@ def _timeout(value: float | timedelta, name: str, expected: str) -> timedelta:
     if not 0 < seconds < math.inf:
         raise ConfigurationError(f"{name} = {value!r}: expected {expected}")
     return timedelta(seconds=min(seconds, TIMEOUT_MAX.total_seconds()))
+
+
+def fabric_of(settings: Mapping[str, Any]) -> str | None:
+    """Where the manager of the group's fabric is; a switch that the group is given comes before the environment's fabric."""
+    fabric = settings.get("fabric")
+    if fabric is None and "switch" not in settings:
+        fabric = os.environ.get("FANIN_FABRIC") or None
+    return fabric
 
 
 def is_set(variable: str) -> bool:

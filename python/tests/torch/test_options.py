@@ -194,6 +194,8 @@ def test_options_are_checked_where_they_are_made() -> None:
         Options(system="rina")
     with pytest.raises(ValueError, match="Options: fallback = 'tree': expected 'ring' or 'error'"):
         Options(fallback="tree")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Options: switch = 's:1': expected none beside a fabric"):
+        Options(fabric="m:1", switch="s:1")
     assert Options(fabric="manager:7701", system="rina", fallback="error").settings()["system"] == "rina"
 
 
