@@ -1,20 +1,15 @@
 //! `fanin manager`: where the ranks of jobs in a fabric of several switches meet, until a signal ends it.
 
 use std::fs;
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
 
-use anyhow::{Context, Result};
 use clap::Args;
 use fanin_control::FabricFile;
-use fanin_daemon::{Daemon, DaemonConfig};
+use fanin_daemon::DaemonConfig;
 use fanin_fabric::Fabric;
 use fanin_terminal::log::{self, LogFormat};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 /// Manage the switches of a fabric for jobs of other processes.
 ///
@@ -63,7 +58,7 @@ pub fn run(args: &ManagerArgs) -> ExitCode {
         }
     };
     log::begin("info", args.log_format, false);
-    match serve(config) {
+    match crate::switch::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -78,31 +73,4 @@ fn read(path: &Path, args: &ManagerArgs) -> Result<DaemonConfig, String> {
     let fabric = Fabric::parse(&name, &text).map_err(|error| error.to_string())?;
     let config = DaemonConfig::manager(args.listen, fabric, FabricFile { name, text })?;
     Ok(DaemonConfig { http: args.http, ..config })
-}
-
-fn serve(config: DaemonConfig) -> Result<()> {
-    // Before anything is promised to anybody: a signal that comes now is obeyed.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch for signals")?;
-    let daemon = Daemon::start(config)?;
-    let announce = || -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        writeln!(out, "ranks join at {}", daemon.control_address())?;
-        if let Some(address) = daemon.http_address() {
-            writeln!(out, "metrics at http://{address}/metrics, health at http://{address}/healthz")?;
-        }
-        out.flush()
-    };
-    // For people and scripts; whoever started the manager may not be listening.
-    let _ = announce();
-    let (remote, watching) = (daemon.remote(), signals.handle());
-    let watcher = thread::Builder::new().name("fanin-signals".into()).spawn(move || {
-        for (count, _) in signals.forever().enumerate() {
-            if count == 0 { remote.drain() } else { remote.stop() }
-        }
-    })?;
-    let ended = daemon.wait().map(drop);
-    watching.close();
-    // It only reads signals, and none is left.
-    let _ = watcher.join();
-    Ok(ended?)
 }

@@ -17,7 +17,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanin_daemon::{Daemon, DaemonHandle};
+use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -118,7 +118,7 @@ pub fn run(args: &SwitchArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     log_to_stderr(settings.log_format);
-    match serve(&settings) {
+    match serve(settings.daemon()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -131,10 +131,14 @@ fn log_to_stderr(format: LogFormat) {
     log::begin("info", format, false);
 }
 
-fn serve(settings: &Settings) -> Result<()> {
+/// Serves until a signal ends it: a switch, or the manager of several.
+///
+/// # Errors
+/// Where it cannot listen, or ends by itself.
+pub(crate) fn serve(config: DaemonConfig) -> Result<()> {
     // Before anything is promised to anybody: a signal that comes now is obeyed.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch for signals")?;
-    let daemon = Daemon::start(settings.daemon())?;
+    let daemon = Daemon::start(config)?;
     // For people and scripts; whoever started the switch may not be listening.
     let _ = announce(&daemon);
     let (remote, watching) = (daemon.remote(), signals.handle());

@@ -309,6 +309,54 @@ fn a_static_tree_whose_switch_is_gone_ends_with_an_error() {
 }
 
 #[test]
+fn a_job_begins_without_a_spine_which_is_told_of_it_when_it_comes() {
+    let mut running = Running::start(FaultPlan::default());
+    running.kill_switch("spine1");
+    let (configs, _) = running.configs("without", Some("canary"));
+    let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(0)));
+    let (told, counted) = (stop.clone(), begun.clone());
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            sum_until(&comm, &AtomicBool::new(true), 10_000);
+            *counted.lock().unwrap() += 1;
+            sum_until(&comm, &told, 10_000)
+        })
+    });
+    while *begun.lock().unwrap() < WORLD {
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.start_switch("spine1");
+    let address = running.fabric.node(running.fabric.node_named("spine1").unwrap()).address;
+    while FabricClient::connect(address, PATIENT).unwrap().status().unwrap().jobs.is_empty() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    stop.store(true, Ordering::Relaxed);
+    ranks.join().unwrap();
+}
+
+#[test]
+fn ranks_that_call_different_things_get_no_sum() {
+    let running = Running::start(FaultPlan::default());
+    for system in ["canary", "tree", "ring", "rina"] {
+        let (configs, _) = running.configs(&format!("differ-{system}"), Some(system));
+        let configs: Vec<Config> = configs.into_iter().map(|config| Config { timeout: Duration::from_secs(2), ..config }).collect();
+        let results = run(configs, |comm| {
+            comm.allreduce(&mut vec![1.0f32; 100 + comm.rank() as usize], Operator::Sum).map_err(|error| error.to_string())
+        });
+        assert!(results.iter().all(Result::is_err), "{system}: {results:?}");
+        let (configs, _) = running.configs(&format!("kinds-{system}"), Some(system));
+        let configs: Vec<Config> = configs.into_iter().map(|config| Config { timeout: Duration::from_secs(2), ..config }).collect();
+        let results = run(configs, |comm| {
+            let mut vector = vec![1.0f32; 100];
+            let result =
+                if comm.rank() == 0 { comm.reduce(&mut vector, Operator::Sum, 0) } else { comm.allreduce(&mut vector, Operator::Sum) };
+            result.map_err(|error| error.to_string())
+        });
+        assert!(results.iter().all(Result::is_err), "{system}: {results:?}");
+    }
+}
+
+#[test]
 fn hosts_sum_where_switches_have_no_room_and_say_why() {
     let mut running = Running::start(FaultPlan::default());
     for name in ["leaf0", "leaf1", "spine0", "spine1"] {

@@ -19,9 +19,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How often a switch is asked whether it is the one that it was.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// No switch's instance.
-const NOBODY: u64 = 0;
-
 /// What becomes of a job that is to begin: nothing, or why it cannot.
 pub(crate) type Begun = Box<dyn FnOnce(Result<(), String>) + Send>;
 
@@ -130,10 +127,10 @@ impl Switches {
 struct Switch {
     fabric: Arc<Fabric>,
     node: NodeId,
-    /// What it was told of and has not ended.
-    jobs: BTreeMap<u16, Box<JobAnnouncement>>,
+    /// What it is to know, and whether this life of it has been told.
+    jobs: BTreeMap<u16, (Box<JobAnnouncement>, bool)>,
     client: Option<FabricClient>,
-    /// Which life of the switch has been told of them.
+    /// Which life of the switch was talked to last.
     instance: Option<u64>,
     /// Whether it has answered last.
     answers: bool,
@@ -163,13 +160,20 @@ impl Switch {
     fn connected(&mut self) -> Result<&mut FabricClient, FabricClientError> {
         if self.client.is_none() {
             let mut client = FabricClient::connect(self.fabric.node(self.node).address, ANSWER_LIMIT)?;
-            if self.instance.is_some_and(|known| known != client.instance()) {
+            if self.instance.replace(client.instance()).is_some_and(|known| known != client.instance()) {
                 tracing::warn!(switch = self.name(), jobs = self.jobs.len(), "the switch was restarted, and is told of its jobs again");
-                for job in self.jobs.values() {
-                    client.announce(job)?;
-                }
+                self.jobs.values_mut().for_each(|(_, told)| *told = false);
             }
-            self.instance = Some(client.instance());
+            for (job, told) in self.jobs.values_mut().filter(|(_, told)| !*told) {
+                match client.announce(job) {
+                    Err(error @ FabricClientError::Refused { .. }) => {
+                        // Others are not held up by it; ranks that need the switch find that nothing moves.
+                        tracing::error!(job = job.job, %error, "a job that runs is not taken again");
+                    }
+                    result => drop(result?),
+                }
+                *told = true;
+            }
             self.client = Some(client);
         }
         Ok(self.client.as_mut().expect("it is there"))
@@ -190,18 +194,16 @@ impl Switch {
     }
 
     fn begin(&mut self, job: Box<JobAnnouncement>) -> Result<(), String> {
-        let takes_part = match self.ask(|client| client.announce(&job)) {
-            Ok(takes_part) => takes_part,
-            // It is told when it comes back, as a switch that was restarted.
+        match self.ask(|client| client.announce(&job)) {
+            Ok(true) => drop(self.jobs.insert(job.job, (job, true))),
+            Ok(false) => {}
+            // It is told when it comes back.
             Err(FabricClientError::Connection { source, .. }) if job.system.goes_on_without_switches() => {
                 tracing::warn!(switch = self.name(), job = job.job, %source, "the switch does not answer; the job begins without it");
-                self.instance.get_or_insert(NOBODY);
-                true
+                self.client = None;
+                self.jobs.insert(job.job, (job, false));
             }
             Err(error) => return Err(format!("{}: {error}", self.name())),
-        };
-        if takes_part {
-            self.jobs.insert(job.job, job);
         }
         Ok(())
     }
