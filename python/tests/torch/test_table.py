@@ -219,8 +219,8 @@ def several(rank: int) -> None:
     options.rootTensor = 1
     with pytest.raises(ValueError, match="rootTensor = 1: expected 0"):
         group.broadcast([torch.ones(2)], options)
-    with pytest.raises(ValueError, match="of sparse tensors"):
-        dist.all_reduce(torch.eye(2).to_sparse(), op=ReduceOp.MAX)
+    with pytest.raises(ValueError, match="there is no PRODUCT of sparse tensors"):
+        dist.all_reduce(torch.eye(2).to_sparse(), op=ReduceOp.PRODUCT)
     dist.barrier()
 
 
