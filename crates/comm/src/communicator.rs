@@ -21,7 +21,7 @@ use crate::error::CommError;
 use crate::link::{Link, Opened, Survival};
 use crate::lock::locked;
 use crate::meeting::fabric::Place;
-use crate::meeting::{self, Wanted};
+use crate::meeting::{self, Wanted, may_fall_back};
 use crate::path::datagrams::DatagramPath;
 use crate::path::fabric::{self, FabricPath};
 use crate::path::memory::MemoryPath;
@@ -99,9 +99,13 @@ impl Communicator {
         };
         let survival = match (&runner, &path) {
             (Runner::Switch, Path::Memory(_)) => Survival::Memory,
+            (Runner::Switch, _) if may_fall_back(&config, Wanted::DENSE) => Survival::ResumeOrHosts,
             (Runner::Switch | Runner::Manager, _) => Survival::Resume,
             (Runner::Rank { .. }, _) => Survival::None,
         };
+        if let (Some(why), Path::Datagrams(_)) = (&joined.admitted.by_hosts, &path) {
+            config.notices.tell(&format!("job {:?}: goes on by hosts alone, since {why}", config.job));
+        }
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
         let (link, thread) = Link::start(&config, opened, survival, runner)?;
         if let Path::Datagrams(path) = &path {
@@ -198,8 +202,12 @@ impl Communicator {
     }
 
     /// How vectors travel, and why so.
-    pub fn path(&self) -> &PathReport {
-        &self.report
+    pub fn path(&self) -> PathReport {
+        let mut report = self.report.clone();
+        if let (PathReport::Datagrams { by_hosts, .. }, Some(link)) = (&mut report, &self.core.link) {
+            *by_hosts = link.by_hosts();
+        }
+        report
     }
 
     /// What this rank has sent and received by UDP, with what went wrong on the way, by reason; nothing in shared memory. While a call runs
@@ -563,7 +571,7 @@ impl Communicator {
         };
         let mut child = Communicator::join_at(config, runner)?;
         // The switch in this process must outlive the parent.
-        child.embedded = self.embedded.clone();
+        child.embedded = self.embedded.clone().or_else(|| self.core.link.as_ref().and_then(|link| link.daemon()));
         Ok(Some(child))
     }
 
@@ -571,7 +579,7 @@ impl Communicator {
     fn meeting_of_groups(&self) -> Meeting {
         match (&self.core.config.meeting, self.switch) {
             (Meeting::Fabric(manager), _) => Meeting::Fabric(manager.clone()),
-            (_, Some(switch)) => Meeting::Switch(switch.to_string()),
+            (_, Some(switch)) => Meeting::Switch(self.core.link.as_ref().map_or(switch, |link| link.switch()).to_string()),
             (_, None) => Meeting::Nowhere,
         }
     }
@@ -584,7 +592,7 @@ impl Communicator {
     /// Leaves the job; the same as dropping the communicator. Calls in the background are finished first.
     pub fn leave(self) {}
 
-    fn close(&self) {
+    fn close(&mut self) {
         // Without its sender the queue ends after its last task.
         drop(locked(&self.queue).take());
         locked(&self.core.switch_way).close();
@@ -594,13 +602,17 @@ impl Communicator {
             engine.next
         };
         if let Some(link) = &self.core.link {
-            if matches!(self.report, PathReport::Fabric { .. }) {
+            if matches!(self.report, PathReport::Fabric { .. }) || link.by_hosts().is_some() {
                 link.await_all(self.world(), self.core.config.timeout.min(LAST_ANSWERS));
             }
             link.close(next);
         }
         if let Some(thread) = locked(&self.control).take() {
             let _ = thread.join();
+        }
+        if let Some(link) = &self.core.link {
+            let standby = link.take_daemon();
+            self.embedded = self.embedded.take().or(standby);
         }
     }
 

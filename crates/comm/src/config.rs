@@ -59,10 +59,10 @@ pub enum SparsePath {
     Lists,
 }
 
-/// What becomes of a job whose switches do not take it.
+/// What becomes of a job whose switches do not take it, or are gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallback {
-    /// It is run by a ring of the hosts, and a notice says why.
+    /// It goes on by a ring of the hosts, and a notice says why.
     Ring,
     /// It fails.
     Error,
@@ -196,7 +196,8 @@ pub struct Config {
     pub operators: Vec<CustomOperator>,
     /// The system that sums in a fabric; by default the one that this version takes for the best.
     pub system: Option<System>,
-    /// What becomes of a job in a fabric whose switches do not take it; the same at all ranks. A ring where it is not said.
+    /// What becomes of a job whose switch, or fabric, does not take it or is gone; the same at all ranks. Hosts go on by themselves where it
+    /// is not said.
     pub fallback: Option<Fallback>,
     /// The host of the fabric that this process is; by default the one at its address.
     pub fabric_host: Option<String>,
@@ -390,9 +391,9 @@ impl Config {
             if let Some(system) = &self.system {
                 return wrong("system", system.name().into(), only());
             }
-            if let Some(fallback) = self.fallback {
+            if let Some(fallback) = self.fallback.filter(|_| !matches!(self.meeting, Meeting::Switch(_))) {
                 let value = if fallback == Fallback::Ring { "ring" } else { "error" };
-                return wrong("fallback", value.into(), "none without a fabric (FANIN_FABRIC)".into());
+                return wrong("fallback", value.into(), "none without a switch (FANIN_SWITCH) or a fabric (FANIN_FABRIC)".into());
             }
             if let Some(host) = &self.fabric_host {
                 return wrong("fabric_host", host.clone(), "none without a fabric (FANIN_FABRIC)".into());

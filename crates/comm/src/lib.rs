@@ -43,6 +43,7 @@ mod queue;
 mod reproducible;
 mod runner;
 mod sparse;
+mod standby;
 mod timeouts;
 mod turns;
 mod variables;

@@ -3,24 +3,26 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fanin_control::{
-    ALIVE_INTERVAL_MS, Admitted, Attach, CallDescription, ClientError, ClientMessage, ClientSession, Failed, FailureKind, Join,
+    ALIVE_INTERVAL_MS, Admitted, Attach, ByHosts, CallDescription, ClientError, ClientMessage, ClientSession, Failed, FailureKind, Join,
     SILENCE_MS_MIN, SwitchMessage, encode,
 };
+use fanin_daemon::DaemonHandle;
 use fanin_net::Waker;
 
 use crate::call::Progress;
 use crate::config::{Config, Notices};
 use crate::error::CommError;
 use crate::lock::locked;
-use crate::meeting::{self, Knock};
+use crate::meeting::{self, Knock, Place};
 use crate::own_time::{self, Stop};
 use crate::runner::{Loss, Runner};
+use crate::standby::Standby;
 
 /// How often the thread looks at its clock while nothing comes.
 const TICK: Duration = Duration::from_millis(100);
@@ -29,6 +31,13 @@ const TICK: Duration = Duration::from_millis(100);
 const KNOCK_LIMIT: Duration = Duration::from_secs(2);
 /// What a rank tells the others that needs nothing of them any more.
 const DONE_KEY: &str = "done";
+
+/// Where rank 0 is to be found without the switch.
+const STANDBY_KEY: &str = "standby";
+/// How long one attempt to reach rank 0 there takes at most.
+const STANDBY_KNOCK_LIMIT: Duration = Duration::from_millis(500);
+/// How long hosts wait for a lost switch before they go on without it: longer than a restart of it takes.
+const HOSTS_AFTER: Duration = Duration::from_secs(3);
 
 /// How often a lost switch is tried again, and how often it is looked whether a call has taken the job up again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -44,6 +53,14 @@ pub(crate) enum Survival {
     Fabric,
     /// It goes on where it was when the switch is there again.
     Resume,
+    /// It goes on when the switch is there again and, as long as it is not, by hosts alone.
+    ResumeOrHosts,
+}
+
+impl Survival {
+    fn resumes(self) -> bool {
+        matches!(self, Survival::Resume | Survival::ResumeOrHosts)
+    }
 }
 
 /// What is needed to find the switch again.
@@ -67,6 +84,16 @@ enum End {
     Over,
     /// The connection is of no use any more, for this reason.
     Lost(Loss),
+    /// Hosts need not go on by themselves any more.
+    SentBack,
+}
+
+/// What has been heard.
+enum Heard {
+    Nothing,
+    SentBack,
+    /// The switch ends, in these words; the job need not.
+    Ends(String),
 }
 
 /// What is done where the switch was restarted.
@@ -76,11 +103,23 @@ type Idle = Box<dyn Fn() + Send + Sync>;
 pub(crate) struct Link {
     job: String,
     rank: u32,
-    switch: SocketAddr,
+    /// The job's switch.
+    home: SocketAddr,
+    /// Whether, at home, hosts may sum by themselves.
+    home_by_hosts: ByHosts,
+    home_runner: Runner,
+    /// Where the job is.
+    place: Mutex<Place>,
     patience: Duration,
     notices: Notices,
     survival: Survival,
-    runner: Runner,
+    /// Rank 0: where ranks meet without the switch. Others: where rank 0 has said that it is.
+    standby: Mutex<Option<Standby>>,
+    standby_at: Mutex<Option<SocketAddr>>,
+    /// How often the job has gone on by hosts alone.
+    gone_on: AtomicU32,
+    /// Why hosts sum by themselves, if they do.
+    by_hosts: Mutex<Option<String>>,
     /// The last time that this process did not run.
     stopped: Mutex<Option<Stop>>,
     /// When the link's thread has last looked at the clock, while it listens.
@@ -122,14 +161,22 @@ impl Link {
         let broken = |error| CommError::system("the control connection")(error);
         let Opened { stream, session, join, admitted } = opened;
         let switch_instance = session.switch().map_or(0, |hello| hello.switch_instance);
+        let home = stream.peer_addr().map_err(broken)?;
+        let place = Place { address: home, runner: runner.clone(), by_hosts: join.by_hosts.clone() };
         let link = Arc::new(Link {
             job: config.job.clone(),
             rank: config.rank,
-            switch: stream.peer_addr().map_err(broken)?,
+            home,
+            home_by_hosts: join.by_hosts.clone(),
+            home_runner: runner,
+            place: Mutex::new(place),
             patience: Duration::from_millis(admitted.patience_ms),
             notices: config.notices.clone(),
             survival,
-            runner,
+            standby: Mutex::new(None),
+            standby_at: Mutex::new(None),
+            gone_on: AtomicU32::new(0),
+            by_hosts: Mutex::new(admitted.by_hosts),
             stopped: Mutex::new(None),
             looked: Mutex::new(None),
             lost: Mutex::new(None),
@@ -146,6 +193,9 @@ impl Link {
             done: Mutex::default(),
             waker: Mutex::new(None),
         });
+        if survival == Survival::ResumeOrHosts {
+            link.keep_standby(&stream);
+        }
         let mine = link.clone();
         let thread = thread::Builder::new()
             .name("fanin-control".into())
@@ -159,9 +209,14 @@ impl Link {
         let _ = self.idle.set(Box::new(idle));
     }
 
-    /// Where the switch is.
+    /// Where the job is: at its switch, or at rank 0.
     pub(crate) fn switch(&self) -> SocketAddr {
-        self.switch
+        locked(&self.place).address
+    }
+
+    /// The same, with how it is joined there.
+    pub(crate) fn place(&self) -> Place {
+        locked(&self.place).clone()
     }
 
     /// Which life of the switch the job is at.
@@ -179,6 +234,7 @@ impl Link {
     pub(crate) fn resumed(&self, opened: Opened) {
         let Opened { stream, session, join, admitted } = opened;
         let switch_instance = session.switch().map_or(0, |hello| hello.switch_instance);
+        let is_home = self.is_home();
         *locked(&self.ticket) = Ticket { join, instance: admitted.instance, switch_instance };
         if let Ok(writer) = stream.try_clone() {
             *locked(&self.writer) = writer;
@@ -186,7 +242,25 @@ impl Link {
         *locked(&self.fresh) = Some((stream, session));
         *locked(&self.lost) = None;
         self.restarted.store(false, Ordering::Release);
-        self.notices.tell(&format!("job {:?}: goes on at the switch at {}, which was restarted", self.job, self.switch));
+        if is_home && self.survival == Survival::ResumeOrHosts {
+            if let Some((stream, _)) = &*locked(&self.fresh) {
+                self.keep_standby(stream);
+            }
+        }
+        let before = std::mem::replace(&mut *locked(&self.by_hosts), admitted.by_hosts.clone());
+        let goes_on = match (before, &admitted.by_hosts) {
+            // It has been said.
+            (Some(before), Some(now)) if before == *now => return,
+            (_, Some(why)) => format!("by hosts alone, since {why}"),
+            (Some(_), None) => format!("by the switch at {} again", self.home),
+            (None, None) => format!("at the switch at {}, which was restarted", self.home),
+        };
+        self.notices.tell(&format!("job {:?}: goes on {goes_on}", self.job));
+    }
+
+    /// Why hosts sum by themselves, if they do.
+    pub(crate) fn by_hosts(&self) -> Option<String> {
+        locked(&self.by_hosts).clone()
     }
 
     /// Whoever sleeps in this socket is woken when the job fails.
@@ -214,6 +288,15 @@ impl Link {
         self.failure()
     }
 
+    /// Waits until the job has failed, or is to be taken up again, for so long at most; says whether it is the latter.
+    pub(crate) fn await_restart(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.has_failed() && !self.was_restarted() && start.elapsed() < limit {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.was_restarted() && !self.has_failed()
+    }
+
     /// The job has failed for this reason; the first one stays. Gives the one that stays.
     pub(crate) fn fail(&self, error: CommError) -> CommError {
         // Whoever runs first after a stop tells it, be it this thread or the link's own, which looks at the clock at every tick.
@@ -231,8 +314,8 @@ impl Link {
     }
 
     /// Who runs the switch.
-    pub(crate) fn runner(&self) -> &Runner {
-        &self.runner
+    pub(crate) fn runner(&self) -> Runner {
+        locked(&self.place).runner.clone()
     }
 
     /// How the switch was lost, while it is looked for.
@@ -318,14 +401,22 @@ impl Link {
     }
 
     fn run(&self, mut stream: TcpStream, mut session: ClientSession) {
-        while let End::Lost(why) = self.talk(&mut stream, &mut session) {
+        loop {
+            let end = self.talk(&mut stream, &mut session);
             *locked(&self.looked) = None;
-            match self.find_again(&why) {
+            let found = match end {
+                End::Over => break,
+                End::SentBack => {
+                    self.go_home();
+                    self.await_resumption()
+                }
+                End::Lost(why) => self.find_again(&why),
+            };
+            match found {
                 Some(found) => (stream, session) = found,
                 None => break,
             }
         }
-        *locked(&self.looked) = None;
         tracing::debug!(job = self.job, "the control thread ends");
     }
 
@@ -342,9 +433,14 @@ impl Link {
             return End::Lost(Loss::Closed(error.to_string()));
         }
         while !self.is_over() {
-            if let Err(error) = self.hear(session) {
-                self.fail(error);
-                return End::Over;
+            match self.hear(session) {
+                Ok(Heard::Nothing) => {}
+                Ok(Heard::SentBack) => return End::SentBack,
+                Ok(Heard::Ends(text)) => return End::Lost(Loss::Closed(text)),
+                Err(error) => {
+                    self.fail(error);
+                    return End::Over;
+                }
             }
             let read = stream.read(&mut bytes);
             if let Some(length) = own_time::stop(looked, TICK) {
@@ -355,7 +451,7 @@ impl Link {
             looked = Instant::now();
             *locked(&self.looked) = Some(looked);
             match read {
-                Ok(0) if self.runner.is_rank() => return End::Lost(Loss::Closed("its connection was closed".into())),
+                Ok(0) if self.runner().is_rank() => return End::Lost(Loss::Closed("its connection was closed".into())),
                 Ok(0) => return End::Lost(Loss::Closed("it has closed the connection: it has ended or was restarted".into())),
                 Ok(count) => {
                     heard = Instant::now();
@@ -382,26 +478,34 @@ impl Link {
         if self.is_over() {
             return None;
         }
-        let failure = || self.runner.failure(&self.job, self.switch, why);
-        if self.survival == Survival::None {
+        let Place { address, runner, .. } = self.place();
+        let failure = || runner.failure(&self.job, address, why);
+        if self.survival == Survival::None || (runner.is_rank() && self.survival.resumes()) {
             self.fail(failure());
             return None;
         }
-        let lost = self.runner.lost(self.switch, why);
+        let lost = runner.lost(address, why);
         *locked(&self.lost) = Some(lost.clone());
-        self.notices.tell(&format!("job {:?}: {lost}; it is tried again for {:.1} s", self.job, self.patience.as_secs_f64()));
-        let deadline = Instant::now() + self.patience;
+        let (again, seconds) = match self.survival {
+            Survival::ResumeOrHosts => ("hosts go on without it after", self.hosts_after().as_secs_f64()),
+            _ => ("it is tried again for", self.patience.as_secs_f64()),
+        };
+        self.notices.tell(&format!("job {:?}: {lost}; {again} {seconds:.1} s", self.job));
+        let (begun, deadline) = (Instant::now(), Instant::now() + self.patience);
         while !self.is_over() && Instant::now() < deadline {
-            match meeting::knock(self.switch, KNOCK_LIMIT) {
+            match meeting::knock(address, KNOCK_LIMIT) {
                 Ok(knock) if knock.switch_instance == locked(&self.ticket).switch_instance => {
                     if let Some(found) = self.attach(knock) {
                         *locked(&self.lost) = None;
                         return Some(found);
                     }
                 }
-                Ok(_) if self.survival == Survival::Resume => return self.await_resumption(),
+                Ok(_) if self.survival.resumes() => return self.await_resumption(),
                 Ok(_) => break,
                 Err(_) => {}
+            }
+            if self.survival == Survival::ResumeOrHosts && self.goes_by_hosts(begun, &lost) {
+                return self.await_resumption();
             }
             thread::sleep(RETRY);
         }
@@ -416,6 +520,104 @@ impl Link {
             self.fail(failure());
         }
         None
+    }
+
+    /// Whether the job is at its switch.
+    fn is_home(&self) -> bool {
+        self.switch() == self.home
+    }
+
+    /// The job goes on at its switch.
+    pub(crate) fn go_home(&self) {
+        *locked(&self.place) = Place { address: self.home, runner: self.home_runner.clone(), by_hosts: self.home_by_hosts.clone() };
+    }
+
+    /// Whether there is a place for the job besides its switch.
+    fn may_go_elsewhere(&self) -> bool {
+        self.survival == Survival::ResumeOrHosts && self.is_home() && (self.rank == 0 || locked(&self.standby_at).is_some())
+    }
+
+    /// The job could not be joined again at `place`: whether there is another one to try.
+    pub(crate) fn go_elsewhere(&self, place: &Place, error: &CommError) -> bool {
+        let is_of_the_switch = match error {
+            CommError::Unreachable { .. } | CommError::Refused { .. } => true,
+            CommError::Failed { kind, .. } => {
+                matches!(kind, None | Some(FailureKind::Full | FailureKind::Shutdown | FailureKind::Switch))
+            }
+            _ => false,
+        };
+        if place.runner.is_rank() || !is_of_the_switch || !self.may_go_elsewhere() {
+            return false;
+        }
+        let (begun, why) = (Instant::now(), error.to_string());
+        while !self.is_over() && begun.elapsed() < self.patience {
+            if self.goes_by_hosts(begun, &why) {
+                return true;
+            }
+            thread::sleep(RETRY);
+        }
+        false
+    }
+
+    /// Whether the job goes on by hosts alone, which rank 0 decides; `begun` is when its switch was lost.
+    fn goes_by_hosts(&self, begun: Instant, why: &str) -> bool {
+        let Some(address) = (if self.rank == 0 { self.open_standby(begun) } else { self.find_standby() }) else { return false };
+        *locked(&self.place) = Place { address, runner: Runner::RANK_0, by_hosts: ByHosts::Only(why.to_owned()) };
+        true
+    }
+
+    /// How long hosts wait for their switch.
+    fn hosts_after(&self) -> Duration {
+        HOSTS_AFTER.min(self.patience / 2)
+    }
+
+    /// Rank 0: lets the others come, once the switch was lost for long enough.
+    fn open_standby(&self, begun: Instant) -> Option<SocketAddr> {
+        if begun.elapsed() < self.hosts_after() {
+            return None;
+        }
+        let mut standby = locked(&self.standby);
+        let reserved = standby.take()?;
+        match reserved.start(self.home, self.patience, self.gone_on.fetch_add(1, Ordering::Relaxed)) {
+            Ok(running) => Some(standby.insert(running).address()),
+            Err(error) => {
+                self.notices.tell(&format!("job {:?}: cannot go on by hosts alone: {error}", self.job));
+                None
+            }
+        }
+    }
+
+    /// Another rank: whether rank 0 lets others come.
+    fn find_standby(&self) -> Option<SocketAddr> {
+        let address = (*locked(&self.standby_at))?;
+        meeting::knock(address, STANDBY_KNOCK_LIMIT).ok().map(|_| address)
+    }
+
+    /// Rank 0 keeps an address where ranks meet if they lose their switch, and tells the others.
+    fn keep_standby(&self, stream: &TcpStream) {
+        if self.rank != 0 {
+            return;
+        }
+        let reserved =
+            stream.local_addr().map_err(CommError::system("the control connection")).and_then(|local| Standby::reserve(local.ip()));
+        match reserved {
+            Ok(reserved) => {
+                let value = reserved.address().to_string();
+                *locked(&self.standby) = Some(reserved);
+                let _ = self.send(&ClientMessage::Share { key: STANDBY_KEY.into(), value });
+            }
+            Err(error) => self.notices.tell(&format!("job {:?}: cannot go on where its switch is lost: {error}", self.job)),
+        }
+    }
+
+    /// What runs in this process where ranks have met here: others may need it longer than this rank does.
+    pub(crate) fn daemon(&self) -> Option<Arc<DaemonHandle>> {
+        locked(&self.standby).as_ref().and_then(Standby::daemon)
+    }
+
+    /// The same, which is no more looked after here.
+    pub(crate) fn take_daemon(&self) -> Option<Arc<DaemonHandle>> {
+        locked(&self.standby).take().and_then(|standby| standby.daemon())
     }
 
     /// The same switch, which still knows the job: only the connection is new.
@@ -448,10 +650,11 @@ impl Link {
         None
     }
 
-    fn hear(&self, session: &mut ClientSession) -> Result<(), CommError> {
+    fn hear(&self, session: &mut ClientSession) -> Result<Heard, CommError> {
         loop {
             match session.next() {
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(Heard::Nothing),
+                Ok(Some(SwitchMessage::Return)) => return Ok(Heard::SentBack),
                 Ok(Some(SwitchMessage::Describe)) => {
                     let _ = self.send(&ClientMessage::Call { call: self.call() });
                 }
@@ -461,11 +664,19 @@ impl Link {
                     let seconds = after_ms as f64 / 1e3;
                     self.notices.tell(&format!("job {:?}: the switch shuts down in {seconds:.1} s", self.job));
                 }
+                Ok(Some(SwitchMessage::Shared { rank: 0, key, value })) if key == STANDBY_KEY && self.rank != 0 => {
+                    *locked(&self.standby_at) = value.parse().ok();
+                }
                 Ok(Some(SwitchMessage::Shared { rank, key, .. })) if key == DONE_KEY => drop(locked(&self.done).insert(rank)),
                 Ok(Some(_)) => {}
                 // Rank 0 does not wait for ever for those who have not left.
-                Err(ClientError::Failed(Failed { kind: FailureKind::Shutdown, text, .. })) if self.runner.is_rank() => {
-                    return Err(self.runner.failure(&self.job, self.switch, &Loss::Closed(text)));
+                Err(ClientError::Failed(Failed { kind: FailureKind::Shutdown, text, .. })) if self.runner().is_rank() => {
+                    let Place { address, runner, .. } = self.place();
+                    return Err(runner.failure(&self.job, address, &Loss::Closed(text)));
+                }
+                // The job need not end with its switch.
+                Err(ClientError::Failed(Failed { kind: FailureKind::Shutdown, text, .. })) if self.may_go_elsewhere() => {
+                    return Ok(Heard::Ends(text));
                 }
                 Err(ClientError::Failed(Failed { kind, text, suspect_rank })) => {
                     return Err(self.failed_with(text, suspect_rank, Some(kind)));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use fanin_control::{
-    ALIVE_INTERVAL_MS, Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan,
+    ALIVE_INTERVAL_MS, Admitted, ByHosts, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan,
     OperatorWish, ResumeState, SwitchMessage, encode,
 };
 use fanin_core::{ElementOp, hash};
@@ -24,7 +24,7 @@ use fanin_systems::{SwitchMlParameters, System};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, INTERRUPT_LOOK, INTERRUPTED, Meeting, TIMEOUT_MAX, Transport};
+use crate::config::{Config, Fallback, INTERRUPT_LOOK, INTERRUPTED, Meeting, TIMEOUT_MAX, Transport};
 use crate::error::CommError;
 use crate::lock::locked;
 use crate::own_time::{self, Stop};
@@ -160,22 +160,46 @@ pub(crate) struct Rejoined {
     pub(crate) plans: Vec<OperationPlan>,
 }
 
-/// Joins a job again, at a switch that knows nothing of it any more; returns once all ranks have.
+/// Where a job is joined again.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    /// Who answers there.
+    pub(crate) runner: Runner,
+    pub(crate) by_hosts: ByHosts,
+}
+
+/// Why a job was not joined again.
+pub(crate) enum NotRejoined {
+    /// Its switch is there again.
+    SentBack,
+    Failed(CommError),
+}
+
+impl From<CommError> for NotRejoined {
+    fn from(error: CommError) -> Self {
+        NotRejoined::Failed(error)
+    }
+}
+
+/// Joins a job again, where nothing is known of it any more; returns once all ranks have.
 ///
 /// # Errors
-/// [`CommError`], within the configured timeout.
-pub(crate) fn rejoin(config: &Config, address: SocketAddr, resume: ResumeState) -> Result<Rejoined, CommError> {
+/// Within the configured timeout.
+pub(crate) fn rejoin(config: &Config, place: &Place, resume: &ResumeState) -> Result<Rejoined, NotRejoined> {
     let deadline = Instant::now() + config.timeout;
+    let whom = if place.runner.is_rank() { "rank 0" } else { "the switch" };
     loop {
-        let stream = connect(config, address, "the switch", deadline)?;
-        let mut talk = Talk::new(config, stream, deadline, (address, &Runner::Switch));
-        match talk.rejoin(&resume, address) {
+        let stream = connect(config, place.address, whom, deadline)?;
+        let mut talk = Talk::new(config, stream, deadline, (place.address, &place.runner));
+        match talk.rejoin(resume, place) {
             Ok((join, admitted, socket, plans)) => {
                 return Ok(Rejoined { stream: talk.stream, session: talk.session, join, admitted, socket, plans });
             }
+            Err(_) if talk.is_sent_back => return Err(NotRejoined::SentBack),
             // That was still the old switch, which had not quite ended, or the new one was restarted as well.
-            Err(_) if talk.is_closed && Instant::now() < deadline => thread::sleep(RETRY),
-            Err(error) => return Err(error),
+            Err(_) if talk.is_closed && !place.runner.is_rank() && Instant::now() < deadline => thread::sleep(RETRY),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -233,10 +257,7 @@ pub(crate) fn embedded_switch(address: SocketAddr, linger: Duration, faults: Fau
     if let Some(daemon) = running.get(&address).and_then(Weak::upgrade) {
         return Ok(daemon);
     }
-    let mut daemon = DaemonConfig::embedded(address);
-    daemon.jobs.drain_ms = linger.min(TIMEOUT_MAX).as_millis() as u64;
-    // It is rank 0's own, who knows how long it wants to wait.
-    daemon.jobs.patience_ms_max = u64::MAX;
+    let mut daemon = embedded_config(address, linger);
     daemon.faults = faults;
     let daemon = fanin_daemon::Daemon::start(daemon)
         .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
@@ -244,6 +265,15 @@ pub(crate) fn embedded_switch(address: SocketAddr, linger: Duration, faults: Fau
     running.retain(|_, daemon| daemon.strong_count() > 0);
     running.insert(daemon.control_address(), Arc::downgrade(&daemon));
     Ok(daemon)
+}
+
+/// A switch in rank 0's process.
+pub(crate) fn embedded_config(address: SocketAddr, linger: Duration) -> DaemonConfig {
+    let mut daemon = DaemonConfig::embedded(address);
+    daemon.jobs.drain_ms = linger.min(TIMEOUT_MAX).as_millis() as u64;
+    // It is rank 0's own, who knows how long it wants to wait.
+    daemon.jobs.patience_ms_max = u64::MAX;
+    daemon
 }
 
 /// What the switch in rank 0's process does wrong where rank 0 does.
@@ -298,6 +328,13 @@ fn open_socket(ip: IpAddr, nearby: bool) -> Result<Socket, CommError> {
         .map_err(|error| CommError::System { what: "the socket for vectors".into(), reason: error.to_string() })
 }
 
+/// Whether hosts sum by themselves where the switch has no room for the job, or is gone: in jobs that are for all calls, at a switch of its own
+/// and where not all ranks must share memory.
+pub(crate) fn may_fall_back(config: &Config, wanted: Wanted) -> bool {
+    let at_switch = matches!(config.meeting, Meeting::Switch(_)) && config.transport != Transport::Memory;
+    at_switch && config.fallback != Some(Fallback::Error) && wanted == Wanted::DENSE
+}
+
 fn request(config: &Config, wanted: Wanted, data: SocketAddr, switch: SocketAddr) -> Join {
     Join {
         job: config.job.clone(),
@@ -319,6 +356,7 @@ fn request(config: &Config, wanted: Wanted, data: SocketAddr, switch: SocketAddr
         operators: config.operators.iter().map(|operator| wish(config, operator)).collect(),
         attach: None,
         resume: None,
+        by_hosts: if may_fall_back(config, wanted) { ByHosts::WhereFull } else { ByHosts::Never },
     }
 }
 
@@ -376,6 +414,8 @@ struct Talk<'a> {
     switch_instance: Option<u64>,
     /// The switch has gone away in the middle of it.
     is_closed: bool,
+    /// The job goes on at its switch.
+    is_sent_back: bool,
 }
 
 impl<'a> Talk<'a> {
@@ -393,15 +433,17 @@ impl<'a> Talk<'a> {
             missing: String::new(),
             switch_instance: None,
             is_closed: false,
+            is_sent_back: false,
         }
     }
 
     /// Joins a job again.
-    fn rejoin(&mut self, resume: &ResumeState, address: SocketAddr) -> Result<JoinedAgain, CommError> {
+    fn rejoin(&mut self, resume: &ResumeState, place: &Place) -> Result<JoinedAgain, CommError> {
         let local = self.stream.local_addr().map_err(CommError::system("the control connection"))?;
         let socket = open_socket(self.config.bind.unwrap_or_else(|| local.ip()), false)?;
         self.say(&ClientSession::greeting(SOFTWARE))?;
-        let mut join = request(self.config, Wanted::DENSE, socket.local_address(), address);
+        let mut join = request(self.config, Wanted::DENSE, socket.local_address(), place.address);
+        join.by_hosts = place.by_hosts.clone();
         // Blocks must be what they were.
         join.wish.payload_bytes = Some(resume.payload_bytes);
         join.resume = Some(resume.clone());
@@ -429,10 +471,14 @@ impl<'a> Talk<'a> {
     /// The next message.
     fn hear(&mut self) -> Result<SwitchMessage, CommError> {
         loop {
-            if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {
-                return Ok(message);
+            match self.session.next().map_err(|error| self.refused(error))? {
+                Some(SwitchMessage::Return) => {
+                    self.is_sent_back = true;
+                    return Err(self.failed("the job goes on at its switch".into()));
+                }
+                Some(message) => return Ok(message),
+                None => self.hear_more()?,
             }
-            self.hear_more()?;
         }
     }
 

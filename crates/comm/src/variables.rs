@@ -16,7 +16,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FANIN_FABRIC", "HOST:PORT of the manager of a fabric of several switches (`fanin manager`)"),
     ("FANIN_FABRIC_HOST", "the host of the fabric that this process is; by default the one at its address"),
     ("FANIN_SYSTEM", "the system that sums in a fabric, as canary or tree; auto"),
-    ("FANIN_FALLBACK", "ring or error: what becomes of a job that a fabric's switches do not take; ring"),
+    ("FANIN_FALLBACK", "ring or error: what becomes of a job whose switch or fabric does not take it, or whose switch is gone; ring"),
     ("FANIN_RENDEZVOUS", "HOST:PORT where rank 0 listens if there is no switch; else MASTER_ADDR:(MASTER_PORT + 1)"),
     ("FANIN_JOB", "the job's name, the same at all ranks; else TORCHELASTIC_RUN_ID, `default`"),
     ("FANIN_TIMEOUT", "how long to wait for other ranks or the switch, as 5s or 300ms; 60s"),

@@ -163,7 +163,7 @@ fn every_collective_is_exact_by_every_system() {
         let (configs, _) = running.configs(system.name(), Some(system.name()));
         let name = system.name();
         run(configs, move |comm| {
-            assert!(matches!(comm.path(), PathReport::Fabric { system, .. } if *system == name), "{}", comm.path());
+            assert!(matches!(comm.path(), PathReport::Fabric { system, .. } if system == name), "{}", comm.path());
             all_collectives::<f32>(&comm, 701);
         });
     }
@@ -440,6 +440,9 @@ fn options_that_mean_nothing_in_a_fabric_are_refused() {
             .to_string()
     };
     assert!(without("FANIN_SYSTEM", "tree").starts_with("system = tree: expected none without a fabric (FANIN_FABRIC)"));
-    assert!(without("FANIN_FALLBACK", "error").starts_with("fallback = error: expected none without a fabric"));
     assert!(without("FANIN_FABRIC_HOST", "host1").starts_with("fabric_host = host1: expected none without a fabric"));
+    let rendezvous = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_RENDEZVOUS", "s:1"), ("FANIN_FALLBACK", "error")];
+    let read = |name: &str| rendezvous.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string());
+    let error = Config::from_variables(read).unwrap_err().to_string();
+    assert_eq!(error, "fallback = error: expected none without a switch (FANIN_SWITCH) or a fabric (FANIN_FABRIC)");
 }

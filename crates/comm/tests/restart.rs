@@ -2,69 +2,19 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
+use common::switch::{self, Switch, at, every_collective};
 use common::{PATIENT, configs, run};
-use fanin_comm::{Config, Meeting, Notices, Operator, SparsePath, SparseWay, Transport};
-use fanin_daemon::{Daemon, DaemonConfig};
+use fanin_comm::{Config, Fallback, Notices, Operator, SparsePath, SparseWay, Transport};
 
-const SWITCH: &str = "FANIN_TEST_SWITCH";
-
-/// Not a test of its own: the process that is killed. It ends when its standard input ends, so that none outlives the tests.
+/// Not a test of its own: the process that is killed.
 #[test]
 fn a_switch_for_the_other_tests() {
-    let Ok(address) = std::env::var(SWITCH) else { return };
-    let daemon = Daemon::start(DaemonConfig::new(address.parse().unwrap())).unwrap();
-    println!("\nlistening at {}", daemon.control_address());
-    let mut line = String::new();
-    let _ = std::io::stdin().read_line(&mut line);
-}
-
-/// A switch in a process of its own.
-struct Switch {
-    process: Child,
-    address: SocketAddr,
-}
-
-impl Switch {
-    fn start(address: &str) -> Switch {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_switch_for_the_other_tests", "--nocapture"])
-            .env(SWITCH, address)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("listening at ")?.parse().ok());
-        Switch { process, address: address.expect("the switch says where it listens") }
-    }
-
-    /// Kills it, and starts another one at the same address.
-    fn restart(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        *self = Switch::start(&self.address.to_string());
-    }
-}
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn at(switch: &Switch, world: u32) -> Vec<Config> {
-    let (configs, _) = configs(world, Transport::Udp);
-    let meeting = Meeting::Switch(switch.address.to_string());
-    configs.into_iter().map(|config| Config { meeting: meeting.clone(), ..config }).collect()
+    switch::serve();
 }
 
 #[test]
@@ -78,42 +28,8 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
     let all_done = Arc::new(Barrier::new(WORLD as usize));
     let ranks = thread::spawn(move || {
         run(configs, move |comm| {
-            let rank = comm.rank();
             for call in 0..CALLS {
-                // From one block to several windows; every length leaves another rest.
-                let elements = [5, 100_003, 352, 400_001, 30_000][call as usize % 5];
-                let input: Vec<i32> = (0..elements).map(|index| index * 3 + (rank * 7 + call) as i32).collect();
-                let mut sum = vec![0; input.len()];
-                match call % 3 {
-                    0 => comm.allreduce_into(&input, &mut sum, Operator::Sum).unwrap(),
-                    _ => {
-                        sum.copy_from_slice(&input);
-                        comm.allreduce(&mut sum, Operator::Sum).unwrap();
-                    }
-                }
-                let constant = (7 * (WORLD * (WORLD - 1) / 2) + WORLD * call) as i32;
-                assert!((0..elements).zip(&sum).all(|(index, sum)| *sum == index * 3 * WORLD as i32 + constant), "call {call}");
-                if call % 4 == rank {
-                    // Between two calls while others are in one.
-                    thread::sleep(Duration::from_millis(3));
-                }
-                let mut root = vec![(call * 10 + rank) as i64; 1_000];
-                comm.broadcast(&mut root, call % WORLD).unwrap();
-                assert!(root.iter().all(|value| *value == i64::from(call * 10 + call % WORLD)));
-                let mut all = [0u8; 3];
-                comm.all_gather(&[rank as u8 + 1], &mut all).unwrap();
-                assert_eq!(all, [1, 2, 3]);
-                // Who gets nothing returns early, and may be in a later call, or have changed its vector, when the switch dies.
-                let mut to_one: Vec<i32> = (0..2_000).map(|index| index + (rank + call) as i32).collect();
-                comm.reduce(&mut to_one, Operator::Sum, call % WORLD).unwrap();
-                let sum_at = |index: i32| index * 3 + (WORLD * (WORLD - 1) / 2 + WORLD * call) as i32;
-                assert!(rank != call % WORLD || to_one.iter().zip(0..).all(|(sum, index)| *sum == sum_at(index)), "reduce {call}");
-                to_one.fill(-1);
-                let parts: Vec<i32> = (0..3_000).map(|index| index + (rank + call) as i32).collect();
-                let mut part = vec![0; 1_000];
-                comm.reduce_scatter(&parts, &mut part, Operator::Sum).unwrap();
-                let first = 1_000 * rank as i32;
-                assert!(part.iter().zip(first..).all(|(sum, index)| *sum == sum_at(index)), "reduce-scatter {call}");
+                every_collective(&comm, call);
                 counted.fetch_add(1, Ordering::Relaxed);
             }
             all_done.wait();
@@ -127,7 +43,7 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
             thread::sleep(Duration::from_micros(700));
         }
         if !ranks.is_finished() {
-            switch.restart();
+            switch.start_again();
             restarts += 1;
         }
     }
@@ -178,7 +94,7 @@ fn sparse_sums_are_exact_whenever_the_switch_is_killed() {
             thread::sleep(Duration::from_micros(700));
         }
         if !ranks.is_finished() {
-            switch.restart();
+            switch.start_again();
             restarts += 1;
         }
     }
@@ -230,7 +146,7 @@ fn reproducible_sums_have_the_same_bits_whenever_the_switch_is_killed() {
             thread::sleep(Duration::from_micros(700));
         }
         if !ranks.is_finished() {
-            switch.restart();
+            switch.start_again();
             restarts += 1;
         }
     }
@@ -255,7 +171,7 @@ fn a_job_of_which_all_ranks_are_idle_goes_on() {
         })
     });
     first.wait();
-    switch.restart();
+    switch.start_again();
     second.wait();
     ranks.join().unwrap();
 }
@@ -264,7 +180,9 @@ fn a_job_of_which_all_ranks_are_idle_goes_on() {
 fn a_switch_that_does_not_come_back_is_an_error_that_names_it() {
     let switch = Switch::start("127.0.0.1:0");
     let (address, mut configs) = (switch.address, at(&switch, 2));
-    configs.iter_mut().for_each(|config| config.timeout = Duration::from_secs(2));
+    for config in &mut configs {
+        (config.timeout, config.fallback) = (Duration::from_secs(2), Some(Fallback::Error));
+    }
     let (reached, gone) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
     let (first, second) = (reached.clone(), gone.clone());
     let ranks = thread::spawn(move || {

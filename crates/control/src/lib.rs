@@ -31,6 +31,7 @@
 //!    | <--------------------- Describe |  to all ranks
 //!    | Call{call} ------------------>  |
 //!    | <-------------- Notice | Failed |  what is wrong
+//!    | <----------------------- Return |  hosts have summed by themselves, and need not any more
 //!    | Abort{text} ----------------->  |  a rank ends the job for all
 //!    | Leave ----------------------->  |
 //! ```
@@ -50,7 +51,7 @@ pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, OperatorName, Rank
 pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
 pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob, PAYLOAD_STEP_BYTES};
 pub use message::{
-    Admitted, Attach, BlockRange, ClientMessage, FABRIC_BYTES_MAX, FabricFile, Failed, FailureKind, Hello, HostId, JobWish, Join,
+    Admitted, Attach, BlockRange, ByHosts, ClientMessage, FABRIC_BYTES_MAX, FabricFile, Failed, FailureKind, Hello, HostId, JobWish, Join,
     OPERATORS_BYTES_MAX, OPERATORS_MAX, OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState, Segment, Source,
     SwitchHello, SwitchMessage,
 };
@@ -63,7 +64,7 @@ use fanin_wire::hop::HopHeader;
 pub const MAGIC: &str = "fanin-control";
 
 /// Version of the control protocol. Sides with different versions do not talk.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// How often either side says [`Alive`](ClientMessage::Alive), in ms. Any other message counts as well.
 pub const ALIVE_INTERVAL_MS: u64 = 250;

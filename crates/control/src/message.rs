@@ -104,6 +104,9 @@ pub enum SwitchMessage {
         /// The value.
         value: String,
     },
+    /// The job goes on by its switch from now on, and no more by hosts alone: ranks join it there, with [`Join::resume`]. The connection is
+    /// closed after that.
+    Return,
     /// The switch wants to end: running jobs go on for so long and then fail.
     Draining {
         /// How long that is, in ms.
@@ -210,6 +213,29 @@ pub struct Join {
     /// The rank has been part of a job whose switch is gone, and wants to go on with it. Where both are given and the switch knows the
     /// instance in `attach`, this is ignored.
     pub resume: Option<ResumeState>,
+    /// Whether hosts may sum by themselves; the same at all ranks.
+    #[serde(default, skip_serializing_if = "ByHosts::is_never")]
+    pub by_hosts: ByHosts,
+}
+
+/// Whether the ranks of a job sum by themselves, without the switch: then it only knows who is there.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByHosts {
+    /// They do not.
+    #[default]
+    Never,
+    /// Where the switch has no room for the job, until it has.
+    WhereFull,
+    /// They do, since what summed before is gone, for this reason.
+    Only(String),
+}
+
+impl ByHosts {
+    /// Whether hosts leave it to the switch in any case.
+    pub fn is_never(&self) -> bool {
+        *self == ByHosts::Never
+    }
 }
 
 /// What a job should be.
@@ -402,6 +428,9 @@ pub struct Admitted {
     pub epoch: u32,
     /// All ranks, ascending, this one included.
     pub peers: Vec<PeerInfo>,
+    /// Why hosts sum by themselves, where they do: then there is no socket at the switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_hosts: Option<String>,
 }
 
 /// One rank of an admitted job.

@@ -41,6 +41,15 @@ impl Daemon {
     /// [`StartError`] with the address and the kernel's reason.
     pub fn start(config: DaemonConfig) -> Result<DaemonHandle, StartError> {
         let control = listen("control connections", config.listen)?;
+        Daemon::start_at(control, config)
+    }
+
+    /// As [`Daemon::start`], where ranks connect to this listener.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`].
+    pub fn start_at(control: TcpListener, config: DaemonConfig) -> Result<DaemonHandle, StartError> {
+        control.set_nonblocking(true)?;
         let http = config.http.map(|address| listen("HTTP", address)).transpose()?;
         let control_address = control.local_addr()?;
         let http_address = http.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -102,6 +111,11 @@ impl DaemonHandle {
         let _ = self.commands.send(Command::Stop);
     }
 
+    /// Jobs whose hosts sum by themselves go on elsewhere: their ranks are told so. Returns at once.
+    pub fn send_back(&self) {
+        let _ = self.commands.send(Command::SendBack);
+    }
+
     /// A way to say [`DaemonHandle::drain`] and [`DaemonHandle::stop`] from another thread, as one that waits for signals.
     pub fn remote(&self) -> DaemonRemote {
         DaemonRemote(self.commands.clone())
@@ -148,5 +162,10 @@ impl DaemonRemote {
     /// As [`DaemonHandle::stop`].
     pub fn stop(&self) {
         let _ = self.0.send(Command::Stop);
+    }
+
+    /// As [`DaemonHandle::send_back`].
+    pub fn send_back(&self) {
+        let _ = self.0.send(Command::SendBack);
     }
 }

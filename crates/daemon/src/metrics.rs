@@ -23,6 +23,8 @@ pub type Labels = Vec<(&'static str, String)>;
 pub(crate) struct Totals {
     pub(crate) admitted: u64,
     pub(crate) resumed: u64,
+    pub(crate) by_hosts: u64,
+    pub(crate) sent_back: u64,
     pub(crate) ended: u64,
     pub(crate) notices: u64,
     pub(crate) reattached: u64,
@@ -125,6 +127,8 @@ fn switch(page: &mut Page, view: &View<'_>) {
     page.gauges("fanin_switch_jobs", "Jobs by phase", phases.map(|phase| (label("phase", phase.name()), count(phase))));
     page.counter("fanin_switch_jobs_admitted", "Jobs whose ranks had all joined", totals.admitted);
     page.counter("fanin_switch_jobs_resumed", "Those among them that went on after a restart of a switch", totals.resumed);
+    page.counter("fanin_switch_jobs_by_hosts", "Those among them whose hosts sum by themselves", totals.by_hosts);
+    page.counter("fanin_switch_jobs_sent_back", "Jobs whose hosts need not sum by themselves any more", totals.sent_back);
     page.counter("fanin_switch_jobs_ended", "Jobs that all ranks have left", totals.ended);
     let failed = |kind: &FailureKind| (label("reason", kind.name()), totals.failed.get(kind).copied().unwrap_or(0));
     page.counters("fanin_switch_jobs_failed", "Jobs that failed, by reason", FailureKind::ALL.iter().map(failed));

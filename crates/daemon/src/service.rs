@@ -39,6 +39,7 @@ const EVENTS_WAITING: usize = 1_024;
 pub(crate) enum Command {
     Drain,
     Stop,
+    SendBack,
 }
 
 /// A job's thread has ended, with the reason where it was not told to.
@@ -208,13 +209,14 @@ impl Service {
     }
 
     fn on_command(&mut self, command: Command) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.draining.fetch_or(command != Command::SendBack, Ordering::Relaxed);
         match command {
             Command::Drain => {
                 tracing::info!("draining: no new jobs; running ones may end");
                 self.jobs.drain(self.now_ms());
             }
             Command::Stop => self.jobs.stop(),
+            Command::SendBack => self.jobs.send_back(),
         }
     }
 
@@ -370,9 +372,13 @@ impl Service {
                 *totals.refused.entry(code).or_default() += 1;
                 tracing::warn!(%peer, reason = code.name(), text, "refused");
             }
-            Note::Admitted { job_id, name, peer, world, resumed } => {
+            Note::Admitted { job_id, name, peer, world, resumed, by_hosts } => {
                 totals.admitted += 1;
                 totals.resumed += u64::from(resumed);
+                if let Some(why) = by_hosts {
+                    totals.by_hosts += 1;
+                    tracing::warn!(job = name, job_id, %peer, why, "its hosts sum by themselves");
+                }
                 let port = self.workers.get(&job_id).map(|worker| worker.port);
                 tracing::info!(job = name, job_id, world, port, resumed, %peer, "admitted");
             }
@@ -385,6 +391,10 @@ impl Service {
             Note::Notice { name, peer, text } => {
                 totals.notices += 1;
                 tracing::warn!(job = name, %peer, text, "nothing moves");
+            }
+            Note::SentBack { job_id, name, peer } => {
+                totals.sent_back += 1;
+                tracing::info!(job = name, job_id, %peer, "its hosts need not sum by themselves any more");
             }
             Note::Ended { job_id, name, peer } => {
                 totals.ended += 1;

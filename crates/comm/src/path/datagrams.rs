@@ -1,4 +1,4 @@
-//! Vectors by UDP: SwitchML between this rank and the switch.
+//! Vectors by UDP: SwitchML between this rank and the switch or, where the switch has no room or is gone, between hosts alone.
 
 mod resume;
 
@@ -12,10 +12,11 @@ use fanin_core::{
 use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_operator::Faults;
-use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, WorkerDriver};
+use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
 use fanin_systems::{AnyNode, JobSpec, OfferNumbers, build};
 
 use super::VERDICT_WAIT;
+use super::hosts::{self, Hosts};
 use super::patience::Patience;
 use super::traffic::Traffic;
 use crate::call::{Blocks, Buffers, Call, is_copy};
@@ -40,7 +41,7 @@ pub(super) enum Stop {
 /// One rank's end of the path.
 pub(crate) struct DatagramPath {
     pub(super) config: Config,
-    driver: WorkerDriver<AnyNode<[u8]>>,
+    sums: Sums,
     traffic: Arc<Traffic>,
     pub(super) admitted: Admitted,
     /// Blocks of the running call whose result is here.
@@ -54,11 +55,11 @@ impl DatagramPath {
     /// # Errors
     /// Where what the switch has said makes no sense.
     pub(crate) fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
-        let mut driver = dense_driver(config, admitted, socket)?;
-        let traffic = Arc::new(Traffic::of(driver.watch()));
+        let mut sums = Sums::new(config, admitted, socket)?;
+        let traffic = Arc::new(Traffic::of(sums.watch()));
         Ok(DatagramPath {
             config: config.clone(),
-            driver,
+            sums,
             traffic,
             admitted: admitted.clone(),
             delivered: BlockSet::default(),
@@ -69,9 +70,9 @@ impl DatagramPath {
 
     /// The job goes on at another socket of the switch, with nothing under way.
     pub(super) fn renew(&mut self, admitted: Admitted, socket: Socket) -> Result<(), CommError> {
-        let mut driver = dense_driver(&self.config, &admitted, socket)?;
-        self.traffic.go_on(&self.driver.statistics(), driver.watch());
-        self.driver = driver;
+        let mut sums = Sums::new(&self.config, &admitted, socket)?;
+        self.traffic.go_on(&self.sums.statistics(), sums.watch());
+        self.sums = sums;
         self.admitted = admitted;
         Ok(())
     }
@@ -88,12 +89,17 @@ impl DatagramPath {
 
     /// What has been sent and received, up to now.
     pub(crate) fn statistics(&self) -> Statistics {
-        self.traffic.with(&self.driver.statistics())
+        self.traffic.with(&self.sums.statistics())
     }
 
     /// Wakes a rank that sleeps in its socket.
     pub(crate) fn waker(&self) -> Waker {
-        self.driver.waker()
+        self.sums.waker()
+    }
+
+    /// Why hosts sum by themselves, if they do.
+    pub(crate) fn by_hosts(&self) -> Option<&str> {
+        self.admitted.by_hosts.as_deref()
     }
 
     /// How the call's vector is cut.
@@ -112,7 +118,7 @@ impl DatagramPath {
         self.total = total;
         let mut result = match self.memory.plan_of(call.number) {
             Some(plan) => self.replay(&plan, Some((call, buffers)), link, &mut patience),
-            None => self.collective(&self.what(call), vectors(call, buffers), 0, link, &mut patience),
+            None => self.collective((call, &self.what(call)), vectors(call, buffers), (0, total), link, &mut patience),
         };
         loop {
             match result {
@@ -121,22 +127,24 @@ impl DatagramPath {
                 Err(Stop::Restarted) => result = self.resume(Some((call, buffers)), call.number, link, &mut patience),
             }
         }
-        self.memory.keep(call, &self.blocks(call), self.admitted.window, buffers);
+        // Without a switch no window bounds what a rank may lack.
+        let window = if self.by_hosts().is_some() { u32::MAX } else { self.admitted.window };
+        self.memory.keep(call, &self.blocks(call), window, buffers);
         link.end(call.number.wrapping_add(1));
         Ok(())
     }
 
-    /// Runs a collective; `first` is the number of its first block in the call that it is a part of.
+    /// Runs a collective; `first` is the number of its first block in the call that it is a part of, and it has so many.
     pub(super) fn collective(
         &mut self,
-        what: &CollectiveCall,
+        (call, what): (&Call, &CollectiveCall),
         vectors: Vectors<'_>,
-        first: u64,
+        (first, count): (u64, u64),
         link: &Link,
         patience: &mut Patience<'_>,
     ) -> Result<(), Stop> {
         let (mut known, mut error, total) = (u32::MAX, None, self.total);
-        let result = self.driver.collective(what, vectors, (&mut self.delivered, first), |remaining| {
+        let mut goes_on = |remaining| {
             if link.has_failed() || link.was_restarted() {
                 return false;
             }
@@ -148,13 +156,37 @@ impl DatagramPath {
             }
             error = patience.check(|| None).err();
             error.is_none()
-        });
+        };
+        let result = match &mut self.sums {
+            Sums::Switch(driver) => driver.collective(what, vectors, (&mut self.delivered, first), goes_on),
+            Sums::Hosts(hosts) => match hosts.collective(hosts::Asked { what, custom: call.custom }, vectors, &mut goes_on) {
+                Err(hosts::Stop::Operator(text)) => {
+                    let rank = Some(self.config.rank);
+                    return Err(Stop::Failed(link.fail(link.failed_with(text, rank, Some(FailureKind::Operator)))));
+                }
+                Err(hosts::Stop::Run(error)) => Err(error),
+                Ok(()) => Ok(()),
+            },
+        };
         match (result, error) {
-            (Ok(()), _) => Ok(()),
+            (Ok(()), _) => {
+                if matches!(self.sums, Sums::Hosts(_)) {
+                    self.deliver(call, first, count);
+                }
+                Ok(())
+            }
             (Err(_), Some(error)) => Err(Stop::Failed(error)),
             (Err(RunError::Stopped), None) if !link.has_failed() => Err(Stop::Restarted),
+            // Another host may have heard first that the job goes on elsewhere, and has given up here.
+            (Err(RunError::Failed(_)), None) if self.by_hosts().is_some() && link.await_restart(VERDICT_WAIT) => Err(Stop::Restarted),
             (Err(error), None) => Err(Stop::Failed(self.explain(error, link, patience))),
         }
+    }
+
+    /// Blocks of a part that hosts have done are here, all at once.
+    fn deliver(&mut self, call: &Call, first: u64, count: u64) {
+        let blocks = self.blocks(call);
+        (first..first + count).filter(|index| call.receives(blocks.get(*index).share)).for_each(|index| self.delivered.insert(index));
     }
 
     /// The call as the protocol sees it.
@@ -241,6 +273,42 @@ pub(crate) fn driver(
         .map_err(|error| CommError::System { what: "the path to the switch".into(), reason: error.to_string() })?;
     driver.set_busy(config.waiting == Waiting::Busy);
     Ok(driver)
+}
+
+/// Who sums.
+enum Sums {
+    Switch(Box<WorkerDriver<AnyNode<[u8]>>>),
+    Hosts(Box<Hosts>),
+}
+
+impl Sums {
+    fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
+        Ok(match &admitted.by_hosts {
+            None => Sums::Switch(Box::new(dense_driver(config, admitted, socket)?)),
+            Some(_) => Sums::Hosts(Box::new(Hosts::new(config, admitted, socket)?)),
+        })
+    }
+
+    fn watch(&mut self) -> Watch {
+        match self {
+            Sums::Switch(driver) => driver.watch(),
+            Sums::Hosts(hosts) => hosts.watch(),
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        match self {
+            Sums::Switch(driver) => driver.statistics(),
+            Sums::Hosts(hosts) => hosts.statistics(),
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        match self {
+            Sums::Switch(driver) => driver.waker(),
+            Sums::Hosts(hosts) => hosts.waker(),
+        }
+    }
 }
 
 /// This rank's node: a worker of a star around the switch.

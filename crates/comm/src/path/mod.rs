@@ -3,7 +3,9 @@
 pub(crate) mod alone;
 pub(crate) mod datagrams;
 pub(crate) mod fabric;
+pub(crate) mod hosts;
 pub(crate) mod layout;
+pub(crate) mod mean;
 pub(crate) mod memory;
 pub(crate) mod operators;
 pub(crate) mod patience;
@@ -51,6 +53,8 @@ pub enum PathReport {
         nearby: bool,
         /// Why not through shared memory.
         reason: String,
+        /// Why hosts sum by themselves, if they do: then vectors travel between them, and not to the switch.
+        by_hosts: Option<String>,
     },
     /// Over a fabric of several switches.
     Fabric {
@@ -85,6 +89,7 @@ impl PathReport {
                 receive_buffer_bytes: joined.socket.receive_buffer_bytes() as u64,
                 nearby: joined.embedded.is_some(),
                 reason: reason.clone(),
+                by_hosts: joined.admitted.by_hosts.clone(),
             },
         }
     }
@@ -99,6 +104,9 @@ impl fmt::Display for PathReport {
                 f,
                 "{system} over the fabric {file}, as {host}, {payload_bytes} bytes a packet, {window} packets under way (its manager: {manager})"
             ),
+            PathReport::Datagrams { switch, local, by_hosts: Some(why), .. } => {
+                write!(f, "UDP from {local} to the other hosts, which sum by themselves instead of the switch at {switch}: {why}")
+            }
             PathReport::Datagrams { switch, local, payload_bytes, window, nearby, reason, .. } => write!(
                 f,
                 "UDP from {local} to the switch at {switch}{}, {payload_bytes} bytes a packet, {window} packets under way \

@@ -210,11 +210,11 @@ impl FlareJob {
             ..config.clone()
         };
         let wanted = Wanted { system: System::Flare(plan.parameters), op: plan.op, switch_instance: Some(switch_instance) };
-        let joined = meeting::join(&config, wanted, main.runner())?;
+        let joined = meeting::join(&config, wanted, &main.runner())?;
         let node = datagrams::node(&config, &joined.admitted, plan.op)?;
         let driver = datagrams::driver(&config, &joined.admitted, joined.socket, (node, plan.op))?;
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
-        let (link, thread) = Link::start(&config, opened, Survival::None, main.runner().clone())?;
+        let (link, thread) = Link::start(&config, opened, Survival::None, main.runner())?;
         link.set_waker(driver.waker());
         tracing::info!(job = config.job, rank = config.rank, density = plan.parameters.density, range = plan.parameters.range, "joined");
         Ok(FlareJob { plan: *plan, switch_instance, link, control: Some(thread), driver, calls: 0 })

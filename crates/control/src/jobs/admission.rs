@@ -1,11 +1,14 @@
 //! Whether a rank may join: what can be seen from its request alone, and what from the ranks that are already there.
 
+use std::mem::discriminant;
 use std::net::SocketAddr;
 
 use super::config::{JobsConfig, WINDOW_MAX};
-use super::job::Job;
+use super::job::{Job, Member};
 use super::text::span;
-use crate::message::{Join, NODE_BYTES_MAX, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused};
+use crate::message::{
+    ByHosts, Join, NODE_BYTES_MAX, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused,
+};
 use crate::{WORLD_MAX, header_bytes_max, resume};
 use fanin_systems::{SwitchMlParameters, System, TreeParameters};
 
@@ -197,12 +200,36 @@ pub(super) fn disagreement(job: &Job, join: &Join, peer: SocketAddr) -> Option<S
     if families[0] != families[1] {
         return differ("to be reached by", families[0].into(), families[1].into());
     }
+    if discriminant(&join.by_hosts) != discriminant(&there.join.by_hosts) {
+        let how = |join: &Join| match &join.by_hosts {
+            ByHosts::Never => "by the switch alone".to_owned(),
+            ByHosts::WhereFull => "by hosts where the switch is full".to_owned(),
+            ByHosts::Only(_) => "by hosts alone".to_owned(),
+        };
+        return differ("sums", how(join), how(&there.join));
+    }
     let past = |join: &Join| match &join.resume {
         Some(state) => format!("with job instance {:016x}, {} bytes a packet", state.instance, state.payload_bytes),
         None => "from the beginning".into(),
     };
     let key = |join: &Join| join.resume.as_ref().map(|state| (state.instance, state.payload_bytes));
     if key(join) != key(&there.join) { differ("to go on", past(join), past(&there.join)) } else { None }
+}
+
+/// Whether ranks can reach each other, as far as their addresses show it.
+///
+/// # Errors
+/// In words, where one is at an address that only its own host knows.
+pub(super) fn reach_each_other(job: &Job) -> Result<(), String> {
+    let at = |(rank, member): (&u32, &Member)| (*rank, Job::data_of(&member.join, member.peer).ip());
+    let (here, elsewhere): (Vec<_>, Vec<_>) = job.members.iter().map(at).partition(|(_, ip)| ip.is_loopback());
+    match (here.first(), elsewhere.first()) {
+        (Some((rank, ip)), Some((other, from))) => Err(format!(
+            "hosts cannot sum by themselves instead, since rank {rank} is at {ip}, where rank {other} at {from} does not reach it: give the \
+             switch's address as ranks on other hosts know it (FANIN_SWITCH)"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Bytes of elements in a packet: what is wished for or, without a wish, what the shortest path carries.
@@ -251,6 +278,7 @@ mod tests {
             operators: Vec::new(),
             attach: None,
             resume: None,
+            by_hosts: ByHosts::Never,
         }
     }
 

@@ -183,6 +183,8 @@ pub enum Note {
         world: u32,
         /// How many of them go on with what they did before a restart.
         resumed: bool,
+        /// Why its hosts sum by themselves, if they do.
+        by_hosts: Option<String>,
     },
     /// All ranks are ready.
     Started {
@@ -219,6 +221,15 @@ pub enum Note {
         peer: IpAddr,
         /// In words.
         text: String,
+    },
+    /// Its hosts need not sum by themselves any more: they join it again.
+    SentBack {
+        /// The job.
+        job_id: u16,
+        /// Its name.
+        name: String,
+        /// Where one of its ranks comes from.
+        peer: IpAddr,
     },
     /// All ranks have left.
     Ended {

@@ -104,6 +104,8 @@ pub(super) struct Job {
     pub(super) patience_ms: u64,
     /// What it takes, once it does: a job that waits for ranks takes nothing.
     pub(super) memory_bytes: u64,
+    /// Why its hosts sum by themselves, if they do.
+    pub(super) by_hosts: Option<String>,
     /// Where its first rank has come from.
     pub(super) opener: IpAddr,
     pub(super) phase: Phase,

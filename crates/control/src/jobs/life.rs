@@ -7,7 +7,7 @@ use super::job::{Job, Member, Phase, Presence};
 use super::room::Asked;
 use super::text::{ranks, span, verb};
 use super::{FAILURES_REMEMBERED, Jobs, Stage, WAITING_INTERVAL_MS, admission};
-use crate::message::{Admitted, Failed, FailureKind, Join, Refusal, ResumeState, SwitchMessage};
+use crate::message::{Admitted, ByHosts, Failed, FailureKind, Join, Refusal, ResumeState, SwitchMessage};
 use crate::{ALIVE_INTERVAL_MS, SILENCE_MS_MIN, resume};
 
 impl Jobs {
@@ -37,18 +37,12 @@ impl Jobs {
         }
         let window = wish.window.unwrap_or_else(|| window_packets(self.config.window_bytes, payload_bytes));
         // Others may have come to be complete first.
-        let (memory_bytes, room) = match self.jobs.get(&job_id) {
-            Some(job) => {
-                let asked = Asked { name: &job.name, wish: &wish, world: job.world, window, payload_bytes };
-                (asked.bytes(), self.room_for(&asked))
-            }
-            None => return,
+        let (memory_bytes, by_hosts) = match self.memory_or_hosts(job_id, window, payload_bytes) {
+            Ok(either) => either,
+            Err(text) => return self.fail(job_id, FailureKind::Full, text, None),
         };
-        if let Err(text) = room {
-            return self.fail(job_id, FailureKind::Full, text, None);
-        }
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
-        job.memory_bytes = memory_bytes;
+        (job.memory_bytes, job.by_hosts) = (memory_bytes, by_hosts.clone());
         job.phase = Phase::Opening;
         job.deadline_ms = now_ms.saturating_add(job.patience_ms);
         // The lists of every rank were needed for that only.
@@ -64,7 +58,8 @@ impl Jobs {
         let ranks = peers.iter().map(|peer| peer.address).collect();
         let nodes = peers.iter().filter_map(|peer| peer.node.clone()).collect();
         let (instance, patience_ms, system) = (job.instance, job.patience_ms, wish.system);
-        let admitted = Admitted { instance, job_id, data, system, payload_bytes, window, patience_ms, seed, epoch, peers };
+        let admitted = Admitted { instance, job_id, data, system, payload_bytes, window, patience_ms, seed, epoch, peers, by_hosts };
+        let sums = admitted.by_hosts.is_none();
         job.admitted = Some((Box::new(admitted), 0));
         let open = OpenJob {
             job_id,
@@ -83,7 +78,57 @@ impl Jobs {
             ranks,
             nodes,
         };
-        self.actions.push_back(Action::OpenJob(Box::new(open)));
+        if sums {
+            self.actions.push_back(Action::OpenJob(Box::new(open)));
+        } else {
+            self.on_opened(now_ms, job_id, Ok(0));
+        }
+    }
+
+    /// What a job takes of the switch's memory or, where it takes nothing, why its hosts sum by themselves.
+    fn memory_or_hosts(&self, job_id: u16, window: u32, payload_bytes: u32) -> Result<(u64, Option<String>), String> {
+        let Some(job) = self.jobs.get(&job_id) else { return Ok((0, None)) };
+        let Some(Member { join, .. }) = job.members.values().next() else { return Ok((0, None)) };
+        let asked = Asked { name: &job.name, wish: &join.wish, world: job.world, window, payload_bytes };
+        let why = match &join.by_hosts {
+            ByHosts::Only(why) => why.clone(),
+            by_hosts => match self.room_for(&asked) {
+                Ok(()) => return Ok((asked.bytes(), None)),
+                Err(text) if by_hosts.is_never() => return Err(text),
+                Err(text) => text,
+            },
+        };
+        admission::reach_each_other(job).map_err(|text| format!("{why}; {text}"))?;
+        Ok((0, Some(why)))
+    }
+
+    /// Whether the switch has room by now for a job whose hosts sum by themselves for want of it.
+    fn has_room_now(&self, job: &Job) -> bool {
+        let Some((Member { join, .. }, (admitted, _))) = job.members.values().next().zip(job.admitted.as_ref()) else { return false };
+        let Admitted { window, payload_bytes, .. } = **admitted;
+        let asked = Asked { name: &job.name, wish: &join.wish, world: job.world, window, payload_bytes };
+        job.by_hosts.is_some() && join.by_hosts == ByHosts::WhereFull && !self.is_draining() && self.room_for(&asked).is_ok()
+    }
+
+    /// Jobs whose hosts sum by themselves go on where they were before, from which they have been told to stay away until now.
+    pub fn send_back(&mut self) {
+        let by_hosts = |job: &&Job| {
+            let only = |member: &Member| matches!(member.join.by_hosts, ByHosts::Only(_));
+            job.by_hosts.is_some() || (job.phase == Phase::Waiting && job.members.values().all(only))
+        };
+        for job_id in self.jobs.values().filter(by_hosts).map(|job| job.id).collect::<Vec<_>>() {
+            self.send_job_back(job_id);
+        }
+    }
+
+    fn send_job_back(&mut self, job_id: u16) {
+        let Some(job) = self.jobs.remove(&job_id) else { return };
+        for connection in job.connections() {
+            self.actions.push_back(Action::Send(connection, SwitchMessage::Return));
+            self.close(connection);
+        }
+        self.actions.push_back(Action::CloseJob { job_id });
+        self.actions.push_back(Action::Note(Note::SentBack { job_id, peer: job.peer(), name: job.name }));
     }
 
     /// The driver has opened a job's socket at this port, or could not, and says why.
@@ -99,9 +144,10 @@ impl Jobs {
             *port = opened;
         }
         let (name, peer, world, resumed) = (job.name.clone(), job.peer(), job.world, job.plans.is_some());
+        let by_hosts = job.by_hosts.clone();
         let connections: Vec<(u32, ConnectionId)> =
             job.members.iter().filter_map(|(rank, member)| Some((*rank, member.connection()?))).collect();
-        self.actions.push_back(Action::Note(Note::Admitted { job_id, name, peer, world, resumed }));
+        self.actions.push_back(Action::Note(Note::Admitted { job_id, name, peer, world, resumed, by_hosts }));
         for (rank, connection) in connections {
             self.admit(job_id, rank, connection);
         }
@@ -253,6 +299,7 @@ impl Jobs {
         }
         match job.phase {
             Phase::Waiting => self.tell_who_is_missing(now_ms, job_id),
+            Phase::Running if self.has_room_now(job) => self.send_job_back(job_id),
             Phase::Running => self.tick_stall(now_ms, job_id),
             Phase::Opening | Phase::Starting => {}
         }

@@ -359,7 +359,9 @@ impl Jobs {
         let window = join.wish.window.unwrap_or_else(|| config::window_packets(self.config.window_bytes, payload_bytes));
         // Nothing is set aside yet: whoever brings one rank must not keep others out. But where there is no room now, no rank need wait.
         let asked = Asked { name: &join.job, wish: &join.wish, world: join.world, window, payload_bytes };
-        self.room_for(&asked).map_err(full)?;
+        if join.by_hosts.is_never() {
+            self.room_for(&asked).map_err(full)?;
+        }
         let Some(id) = self.free_job_id() else { return Err(full("all job numbers are taken".into())) };
         let job = Job {
             id,
@@ -368,6 +370,7 @@ impl Jobs {
             world: join.world,
             patience_ms: join.wish.patience_ms,
             memory_bytes: 0,
+            by_hosts: None,
             opener: peer.ip(),
             phase: Phase::Waiting,
             deadline_ms: now_ms.saturating_add(join.wish.patience_ms),

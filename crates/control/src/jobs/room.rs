@@ -46,7 +46,7 @@ impl Jobs {
     /// In words, why not.
     pub(super) fn room_for(&self, asked: &Asked<'_>) -> Result<(), String> {
         let name = asked.name;
-        let opened = self.jobs.values().filter(|job| job.phase != Phase::Waiting);
+        let opened = self.jobs.values().filter(|job| job.phase != Phase::Waiting && job.by_hosts.is_none());
         let count = opened.clone().count();
         if count >= self.config.jobs_max {
             return Err(format!(

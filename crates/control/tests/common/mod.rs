@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use fanin_control::{
-    Action, Admitted, CallDescription, CallKind, ClientMessage, ConnectionId, Failed, Hello, HostId, JobWish, Jobs, JobsConfig, Join, Note,
-    Op, OpenJob, Signature, SwitchMessage,
+    Action, Admitted, ByHosts, CallDescription, CallKind, ClientMessage, ConnectionId, Failed, Hello, HostId, JobWish, Jobs, JobsConfig,
+    Join, Note, Op, OpenJob, Signature, SwitchMessage,
 };
 use fanin_systems::System;
 
@@ -39,6 +39,7 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         operators: Vec::new(),
         attach: None,
         resume: None,
+        by_hosts: ByHosts::Never,
     }
 }
 

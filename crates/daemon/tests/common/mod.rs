@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fanin_control::{
-    Admitted, CallDescription, CallKind, ClientError, ClientMessage, ClientSession, HostId, JobWish, Join, Op, Signature, SwitchMessage,
-    encode,
+    Admitted, ByHosts, CallDescription, CallKind, ClientError, ClientMessage, ClientSession, HostId, JobWish, Join, Op, Signature,
+    SwitchMessage, encode,
 };
 use fanin_core::{Address, CollectiveKind, ElementOp, JobId, NetworkMap, NodeId, PortId};
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, RTO_INITIAL, RTO_MIN};
@@ -54,6 +54,7 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         operators: Vec::new(),
         attach: None,
         resume: None,
+        by_hosts: ByHosts::Never,
     }
 }
 

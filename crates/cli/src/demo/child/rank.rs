@@ -26,7 +26,7 @@ pub(super) fn run(setup: &Setup, inbox: &Inbox) -> Result<()> {
     say(&Report::Bound { address: None })?;
     let switch = *inbox.peers()?.last().context("there is no switch")?;
     let rank = Rank { comm: Communicator::join(config(setup, switch))?, running: Mutex::default(), over: AtomicBool::new(false) };
-    say(&Report::Ready { path: Some(path(rank.comm.path())) })?;
+    say(&Report::Ready { path: Some(path(&rank.comm.path())) })?;
     let result = thread::scope(|scope| {
         let reporter = scope.spawn(|| rank.tell_how_far());
         let result = rank.serve(setup, inbox);

@@ -1,4 +1,4 @@
-//! The switch was restarted: ranks tell it which blocks each has, and go on. A block that anybody has finished is sent from there and
+//! The switch was restarted, or hosts go on without it: ranks tell whoever takes the job which blocks each has, and go on. A block that anybody has finished is sent from there and
 //! never summed again, for its inputs may have changed since and another order of summands would give other bits; the rest is summed anew. So
 //! a rank keeps the end of its last call: results, and of blocks whose result it did not get, what it has contributed.
 
@@ -13,7 +13,7 @@ use super::{DatagramPath, Stop};
 use crate::call::{Blocks, Buffers, Call};
 use crate::error::CommError;
 use crate::link::{Link, Opened};
-use crate::meeting;
+use crate::meeting::{self, NotRejoined};
 use crate::path::patience::Patience;
 
 /// What a rank remembers beyond its running call.
@@ -84,7 +84,16 @@ impl DatagramPath {
     /// `next` is the number of that call, or of the next one.
     pub(super) fn resume(&mut self, mut running: Running<'_, '_>, next: u32, link: &Link, patience: &mut Patience<'_>) -> Result<(), Stop> {
         let state = self.state(running.as_ref().map(|(call, _)| *call), next);
-        let rejoined = meeting::rejoin(&self.config, link.switch(), state).map_err(Stop::Failed)?;
+        let rejoined = loop {
+            let place = link.place();
+            match meeting::rejoin(&self.config, &place, &state) {
+                Ok(rejoined) => break rejoined,
+                Err(NotRejoined::SentBack) => link.go_home(),
+                Err(NotRejoined::Failed(error)) if link.go_elsewhere(&place, &error) => {}
+                Err(NotRejoined::Failed(error)) => return Err(Stop::Failed(error)),
+            }
+            patience.check(|| None).map_err(Stop::Failed)?;
+        };
         let meeting::Rejoined { stream, session, join, admitted, socket, plans } = rejoined;
         self.renew(admitted.clone(), socket).map_err(Stop::Failed)?;
         self.memory.plans = plans.into();
@@ -185,7 +194,7 @@ impl DatagramPath {
                 None => Vectors::InPlace(blank(&mut scratch, bytes.len())),
             },
         };
-        self.collective(&what, vectors, part.first_block, link, patience)
+        self.collective((call, &what), vectors, (part.first_block, part.blocks), link, patience)
     }
 
     /// The part as a collective of its own.

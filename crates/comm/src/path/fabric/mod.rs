@@ -7,9 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `port` | this process's host: its socket, and the thread that answers between calls |
-//! | `mean` | means of systems that only add |
 
-mod mean;
 pub(crate) mod port;
 
 use std::collections::BTreeMap;
@@ -24,6 +22,7 @@ use fanin_systems::{ExchangeParameters, System};
 
 use super::VERDICT_WAIT;
 use super::datagrams::vectors;
+use super::mean;
 use super::patience::Patience;
 use super::traffic::Traffic;
 use crate::call::{Blocks, Buffers, Call, copies, is_copy};
@@ -188,7 +187,8 @@ impl FabricPath {
             let own = call.rank as usize * output.len();
             output.copy_from_slice(&self.sums[own..own + output.len()]);
         }
-        if call.op.operator == Operator::Avg && op.operator == Operator::Sum {
+        let receives = (0..call.shares()).any(|share| call.receives(share));
+        if call.op.operator == Operator::Avg && op.operator == Operator::Sum && receives {
             mean::divide(op.dtype, buffers.output_mut(), call.world);
         }
         link.end(call.number.wrapping_add(1));

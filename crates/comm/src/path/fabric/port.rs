@@ -1,4 +1,4 @@
-//! This process's host of a fabric: one socket for all of its jobs. Between calls a thread of its own answers neighbours, who would else take the
+//! This process as a host among others, in a fabric or without any switch: one socket for all of its jobs. Between calls a thread of its own answers neighbours, who would else take the
 //! host for dead, and peers that have lost something.
 
 use std::collections::BTreeMap;
@@ -66,6 +66,17 @@ impl HostPort {
         let (of_node, how) = (node_config(fabric, node), driver_config(config.faults, node));
         let mut driver = WorkerDriver::in_fabric(socket, &of_node, &how).map_err(|error| failed(error.to_string()))?;
         driver.set_busy(config.waiting == Waiting::Busy);
+        let port = HostPort::around(driver)?;
+        ports.retain(|_, port| port.strong_count() > 0);
+        ports.insert(key, Arc::downgrade(&port));
+        Ok(port)
+    }
+
+    /// A host whose socket is there.
+    ///
+    /// # Errors
+    /// [`CommError::System`] where no thread is to be had.
+    pub(crate) fn around(mut driver: HostDriver) -> Result<Arc<HostPort>, CommError> {
         let (waker, watch) = (driver.waker(), driver.watch());
         let shared = Arc::new(Shared {
             driver: Mutex::new(driver),
@@ -75,11 +86,8 @@ impl HostPort {
         });
         let mine = shared.clone();
         let thread = thread::Builder::new().name("fanin-host".into()).spawn(move || mine.serve());
-        let thread = Some(thread.map_err(CommError::system("a thread for the host of a fabric"))?);
-        let port = Arc::new(HostPort { shared, waker, watch, thread });
-        ports.retain(|_, port| port.strong_count() > 0);
-        ports.insert(key, Arc::downgrade(&port));
-        Ok(port)
+        let thread = Some(thread.map_err(CommError::system("a thread that answers other hosts"))?);
+        Ok(Arc::new(HostPort { shared, waker, watch, thread }))
     }
 
     /// Does something with the driver, which is the caller's alone meanwhile.
@@ -146,7 +154,7 @@ impl Shared {
             drop(callers);
             let served = locked(&self.driver).serve_until(&self.wanted);
             if let Err(error) = served {
-                tracing::warn!(%error, "the socket of this host of a fabric has failed");
+                tracing::warn!(%error, "the socket towards other hosts has failed");
                 thread::sleep(RETRY);
             }
         }

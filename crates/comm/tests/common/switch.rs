@@ -1,0 +1,111 @@
+//! A switch in a process of its own, which can be killed, and collectives that are compared while that happens.
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use fanin_comm::{Communicator, Config, Meeting, Operator, Transport};
+use fanin_daemon::{Daemon, DaemonConfig};
+
+use super::configs;
+
+const SWITCH: &str = "FANIN_TEST_SWITCH";
+
+/// What the process does; it ends when its standard input ends, so that none outlives the tests. Returns at once in any other process.
+pub fn serve() {
+    let Ok(address) = std::env::var(SWITCH) else { return };
+    let daemon = Daemon::start(DaemonConfig::new(address.parse().unwrap())).unwrap();
+    println!("\nlistening at {}", daemon.control_address());
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+}
+
+/// A switch in a process of its own.
+pub struct Switch {
+    process: Option<Child>,
+    pub address: SocketAddr,
+}
+
+impl Switch {
+    pub fn start(address: &str) -> Switch {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_switch_for_the_other_tests", "--nocapture"])
+            .env(SWITCH, address)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("listening at ")?.parse().ok());
+        Switch { process: Some(process), address: address.expect("the switch says where it listens") }
+    }
+
+    /// Kills it, without a word.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Starts another one at the same address.
+    pub fn start_again(&mut self) {
+        self.kill();
+        self.process = Switch::start(&self.address.to_string()).process.take();
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Configurations of ranks that meet there, and do not share memory.
+pub fn at(switch: &Switch, world: u32) -> Vec<Config> {
+    let (configs, _) = configs(world, Transport::Udp);
+    let meeting = Meeting::Switch(switch.address.to_string());
+    configs.into_iter().map(|config| Config { meeting: meeting.clone(), ..config }).collect()
+}
+
+/// Every collective, with results that are compared; vectors of one block and of several windows.
+pub fn every_collective(comm: &Communicator, call: u32) {
+    let (rank, world) = (comm.rank(), comm.world());
+    // From one block to several windows; every length leaves another rest.
+    let elements = [5, 100_003, 352, 400_001, 30_000][call as usize % 5];
+    let input: Vec<i32> = (0..elements).map(|index| index * 3 + (rank * 7 + call) as i32).collect();
+    let mut sum = vec![0; input.len()];
+    match call % 3 {
+        0 => comm.allreduce_into(&input, &mut sum, Operator::Sum).unwrap(),
+        _ => {
+            sum.copy_from_slice(&input);
+            comm.allreduce(&mut sum, Operator::Sum).unwrap();
+        }
+    }
+    let constant = (7 * (world * (world - 1) / 2) + world * call) as i32;
+    assert!((0..elements).zip(&sum).all(|(index, sum)| *sum == index * 3 * world as i32 + constant), "call {call}");
+    if call % 4 == rank {
+        // Between two calls while others are in one.
+        thread::sleep(Duration::from_millis(3));
+    }
+    let mut root = vec![(call * 10 + rank) as i64; 1_000];
+    comm.broadcast(&mut root, call % world).unwrap();
+    assert!(root.iter().all(|value| *value == i64::from(call * 10 + call % world)));
+    let mut all = vec![0u8; world as usize];
+    comm.all_gather(&[rank as u8 + 1], &mut all).unwrap();
+    assert!(all.iter().copied().eq(1..=world as u8), "all-gather {call}");
+    // Who gets nothing returns early, and may be in a later call, or have changed its vector, when the switch dies.
+    let mut to_one: Vec<i32> = (0..2_000).map(|index| index + (rank + call) as i32).collect();
+    comm.reduce(&mut to_one, Operator::Sum, call % world).unwrap();
+    let sum_at = |index: i32| index * world as i32 + (world * (world - 1) / 2 + world * call) as i32;
+    assert!(rank != call % world || to_one.iter().zip(0..).all(|(sum, index)| *sum == sum_at(index)), "reduce {call}");
+    to_one.fill(-1);
+    let parts: Vec<i32> = (0..1_000 * world as i32).map(|index| index + (rank + call) as i32).collect();
+    let mut part = vec![0; 1_000];
+    comm.reduce_scatter(&parts, &mut part, Operator::Sum).unwrap();
+    let first = 1_000 * rank as i32;
+    assert!(part.iter().zip(first..).all(|(sum, index)| *sum == sum_at(index)), "reduce-scatter {call}");
+}
