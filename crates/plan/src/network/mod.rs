@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`file`] | networks cable by cable, in files |
+//! | [`mod@file`] | networks cable by cable, in files |
 //! | `graphml` | the same as other programs write them |
 //! | [`processor`] | what switches compute with |
 //! | [`rates`] | how fast the links of hosts are |

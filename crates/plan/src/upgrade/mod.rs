@@ -4,15 +4,21 @@
 //! to the switch of its server, and the links of all jobs' trees share their rates evenly. Rina is predicted by its dependency chain (Rina
 //! III-A, equation 3), each job by itself: rings load no link much more than another.
 
-use std::collections::BTreeMap;
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `trees` | the trees that the workers of jobs make |
+//! | `prediction` | what jobs are predicted to reduce |
+
+mod prediction;
+mod trees;
+
 use std::path::Path;
 
-use fanin_core::{Census, NetworkMap, NodeId, PortId};
-use fanin_models::bom::{AggregationTree, TreeSwitch};
-use fanin_models::rina::{Chain, rina_steps};
+use fanin_core::{Census, NodeId};
 use fanin_models::upgrade::{self, Best};
 use fanin_sim::topology::Topology;
-use fanin_systems::{AtpParameters, BuildError, RinaParameters, StepParameters, System, layout};
+use fanin_systems::{AtpParameters, RinaParameters, StepParameters, System};
 
 use crate::build::Prepared;
 use crate::jobs::PreparedJob;
@@ -23,6 +29,8 @@ use crate::reading::tree::{Key, Kind, Origin, Tree};
 use crate::results::record;
 use crate::run::simulate;
 use crate::schema::PayloadName;
+use prediction::Prediction;
+use trees::{JobTree, PlannedJob};
 
 /// What the switches are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,32 +104,6 @@ pub struct Upgrade {
     capabilities: Vec<Capability>,
     jobs: Vec<PlannedJob>,
     assumptions: Assumptions,
-}
-
-/// A job, and the trees that its workers make.
-#[derive(Clone, Debug)]
-struct PlannedJob {
-    /// To the switch of its server.
-    to_server: JobTree,
-    /// To a switch of the top level, for groups of workers below a switch.
-    to_top: JobTree,
-    workers: u32,
-    message_bytes: f64,
-    /// Bits per second of its slowest worker's link.
-    slowest_host: f64,
-}
-
-/// A tree of switches that several jobs may have in common.
-#[derive(Clone, Debug)]
-struct JobTree {
-    /// By switch of the tree: its number in the network.
-    switches: Vec<usize>,
-    /// By switch of the tree: the number of its uplink; of the root's, of that to the server.
-    uplinks: Vec<u32>,
-    /// By switch of the tree: whether it is next to hosts.
-    tors: Vec<bool>,
-    /// Bits per second of the links, and of aggregation where a switch does.
-    tree: AggregationTree,
 }
 
 /// What a switch has where ATP is simulated: more than windows ask for, as the model has no limit.
@@ -286,151 +268,6 @@ impl Upgrade {
         let below = self.workers_below(aggregation);
         (0..below.len()).filter(|&switch| below[switch].1 >= 2 && (!aggregation.only_tors() || self.is_tor(switch))).collect()
     }
-
-    fn predict(&self, aggregation: Aggregation, replaced: &[bool]) -> Prediction {
-        let works = |switch: usize| replaced[switch] && (!aggregation.only_tors() || self.is_tor(switch));
-        if aggregation.is_rina() { self.predict_rina(works) } else { self.predict_server(works) }
-    }
-
-    /// Every link that several jobs send by is shared by all their flows.
-    fn predict_server(&self, works: impl Fn(usize) -> bool) -> Prediction {
-        let mut on_link: BTreeMap<u32, u32> = BTreeMap::new();
-        for job in self.jobs.iter().map(|job| &job.to_server) {
-            for (&link, count) in job.uplinks.iter().zip(job.tree.flows(&job.working(&works))) {
-                *on_link.entry(link).or_default() += count;
-            }
-        }
-        let mut all = Prediction { gbps: 0.0, groups: 0, bottleneck: String::new() };
-        let mut slowest = f64::INFINITY;
-        for job in self.jobs.iter().map(|job| &job.to_server) {
-            let sharing: Vec<u32> = job.uplinks.iter().map(|link| on_link[link]).collect();
-            let occupation = job.tree.occupation_with(&job.working(&works), &sharing);
-            all.gbps += occupation.throughput / 1e9;
-            if occupation.throughput < slowest {
-                slowest = occupation.throughput;
-                all.bottleneck = format!("{}, {} flows", self.name(job.switches[occupation.bottleneck]), occupation.flows);
-            }
-        }
-        all
-    }
-
-    fn predict_rina(&self, works: impl Fn(usize) -> bool) -> Prediction {
-        let mut all = Prediction { gbps: 0.0, groups: 0, bottleneck: String::new() };
-        let mut slowest = f64::INFINITY;
-        for job in &self.jobs {
-            let JobTree { tree, tors, .. } = &job.to_top;
-            let working = job.to_top.working(&works);
-            let groups = tree.groups(&working, tors).max(1);
-            // Nobody sends faster than the slowest switch adds, nor than the slowest host.
-            let rate = job.slowest_host.min(tree.slowest_aggregation(&working, tors));
-            let chain = Chain {
-                length: f64::from(groups),
-                whole_us: job.message_bytes * 8e6 / rate,
-                overhead_us: self.assumptions.overhead_us,
-                sigma_us: self.assumptions.sigma_us,
-            };
-            let steps = rina_steps(f64::from(job.workers), f64::from(groups)).max(1.0);
-            let gbps = job.message_bytes * 8e-3 / (steps * chain.step_us());
-            all.gbps += gbps;
-            all.groups += groups;
-            if gbps < slowest {
-                slowest = gbps;
-                all.bottleneck = format!("{steps} steps");
-            }
-        }
-        all
-    }
-}
-
-/// What jobs reduce.
-struct Prediction {
-    gbps: f64,
-    groups: u32,
-    bottleneck: String,
-}
-
-impl PlannedJob {
-    /// The server is at rank 0's host where the plan gives none.
-    fn new(
-        topology: &Topology,
-        capabilities: &[Capability],
-        assumptions: Assumptions,
-        job: &PreparedJob,
-        message_bytes: f64,
-    ) -> Result<Self, BuildError> {
-        let server = job.servers.first().copied().unwrap_or(job.hosts[0]);
-        let down = topology.map.leaf_of(server).ok_or_else(|| BuildError::new("servers", server, "a host with a cable"))?;
-        // What the server's own worker has to give needs no link.
-        let senders: Vec<NodeId> = job.hosts.iter().copied().filter(|&host| host != server || job.hosts.len() == 1).collect();
-        let trees = Trees { topology, capabilities, assumptions };
-        let to_server = trees.to(down.node, down.their_port, &senders)?;
-        let top = layout::random_roots(&topology.map, &job.hosts, 1, 0)?[0];
-        let to_top = trees.to(top, PortId(0), &job.hosts)?;
-        let rate = |host: &NodeId| topology.links[topology.links_out(*host)[0] as usize].speed.bits_per_second as f64;
-        let slowest_host = job.hosts.iter().map(rate).fold(f64::INFINITY, f64::min);
-        Ok(PlannedJob { to_server, to_top, workers: job.hosts.len() as u32, message_bytes, slowest_host })
-    }
-
-    fn tree(&self, aggregation: Aggregation) -> &JobTree {
-        if aggregation.is_rina() { &self.to_top } else { &self.to_server }
-    }
-}
-
-/// Makes trees.
-struct Trees<'a> {
-    topology: &'a Topology,
-    capabilities: &'a [Capability],
-    assumptions: Assumptions,
-}
-
-impl Trees<'_> {
-    /// The tree of shortest paths from these hosts to `root`, which sends on by `port`.
-    fn to(&self, root: NodeId, port: PortId, hosts: &[NodeId]) -> Result<JobTree, BuildError> {
-        let (topology, map) = (self.topology, &self.topology.map);
-        let laid_out = layout::tree(map, hosts, root, 0)?;
-        let distances = map.distances(root);
-        let mut places: Vec<&(NodeId, layout::TreePlace)> = laid_out.places.iter().collect();
-        places.sort_by_key(|(node, _)| (distances[node.index()], *node));
-        let mut number = BTreeMap::new();
-        let (mut switches, mut uplinks, mut tors, mut nodes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let rate = |link: u32| topology.links[link as usize].speed.bits_per_second as f64;
-        for (node, place) in places {
-            number.insert(*node, nodes.len());
-            let up = place.parent.unwrap_or(port);
-            let uplink = topology.link_out(*node, up).ok_or_else(|| BuildError::new("hosts", node, "switches with cables"))?;
-            let parent = place.parent.and_then(|port| number.get(&map.neighbours(*node)[port.index()].node).copied());
-            let workers = place.children.iter().filter(|(_, child)| map.is_host(*child));
-            nodes.push(TreeSwitch {
-                parent,
-                uplink: rate(uplink),
-                workers: workers.map(|(_, host)| rate(topology.links_out(*host)[0])).collect(),
-                aggregation: self.aggregation(switch_index(map, *node)),
-            });
-            switches.push(switch_index(map, *node));
-            uplinks.push(uplink);
-            tors.push(map.level(*node) == 1);
-        }
-        Ok(JobTree { switches, uplinks, tors, tree: AggregationTree::new(nodes) })
-    }
-
-    /// How fast a switch aggregates, or would: bits per second.
-    fn aggregation(&self, switch: usize) -> f64 {
-        let rate = match self.capabilities[switch] {
-            Capability { aggregates: true, bits_per_second, .. } => bits_per_second,
-            _ => self.assumptions.new_bits_per_second,
-        };
-        rate.map_or(f64::INFINITY, |rate| rate as f64)
-    }
-}
-
-impl JobTree {
-    fn working(&self, works: impl Fn(usize) -> bool) -> Vec<bool> {
-        self.switches.iter().map(|&switch| works(switch)).collect()
-    }
-}
-
-fn switch_index(map: &NetworkMap, switch: NodeId) -> usize {
-    (switch.0 - map.hosts()) as usize
 }
 
 /// A plan of these jobs on this network.
