@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import clean_install
 import ns3
 import rdma
 import torch_tests
@@ -88,8 +89,8 @@ CHECKS = [
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
     # Before the measurements, which use its PyTorch.
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
-    # A wheel of its own, with the simulator as fast as users have it.
-    Check("clean-install", anywhere, [sys.executable, "scripts/clean_install.py"]),
+    # A wheel of its own, with the simulator as fast as users have it, and PyTorch.
+    Check("clean-install", clean_install.obstacle, [sys.executable, "scripts/clean_install.py", "--torch"]),
     # Crates outside of the workspace, each of which is Fanin with something more.
     Check("own-crates", anywhere, [sys.executable, "scripts/own_crates.py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.

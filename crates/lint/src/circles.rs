@@ -12,74 +12,6 @@ use crate::repository::Repository;
 use crate::source::{self, PathUse, is_test_only};
 use crate::violation::Violation;
 
-/// Circles that are known, by crate, as the files that are in them: to be taken apart, and to become no larger. One that is gone must go from
-/// here as well.
-const KNOWN: &[(&str, &[&str])] = &[
-    ("check", &["model::death", "model::driver", "model::payload", "model::state"]),
-    (
-        "plan",
-        &[
-            "aggregators",
-            "beside",
-            "build",
-            "by_model",
-            "choices",
-            "errors",
-            "faults",
-            "indices",
-            "jobs_file",
-            "metrics",
-            "network",
-            "network::file",
-            "network::graphml",
-            "network::processor",
-            "placement",
-            "read",
-            "results",
-            "schema",
-            "size",
-            "sweep",
-            "training",
-            "tree",
-            "workload",
-            "workload::critical",
-            "workload::lanes",
-            "workload::record",
-            "workload::source",
-            "workload::timeline",
-        ],
-    ),
-    (
-        "sim",
-        &[
-            "channels",
-            "engine::adding",
-            "engine::processing",
-            "faults",
-            "flows",
-            "limits",
-            "link",
-            "lossless",
-            "net",
-            "noise",
-            "packet",
-            "routing",
-            "routing::apart",
-            "routing::conga",
-            "routing::dragonfly",
-            "scenario",
-            "shape",
-            "topology",
-            "topology::plans",
-            "trace",
-            "traffic",
-            "vectors",
-            "vectors::elements",
-        ],
-    ),
-    ("systems", &["a2tp", "any", "atp", "campaign", "config", "facts", "system"]),
-];
-
 /// How often a name may be passed on from module to module.
 const PASSES_MAX: usize = 16;
 
@@ -103,33 +35,8 @@ struct Source {
 
 /// The rule.
 pub fn check(repository: &Repository) -> Vec<Violation> {
-    check_known(repository, KNOWN)
-}
-
-fn check_known(repository: &Repository, known: &[(&str, &[&str])]) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    for (name, own) in crates(repository) {
-        let found = own.circles();
-        let allowed: Vec<BTreeSet<String>> = known.iter().filter(|(of, _)| *of == name).map(|(_, files)| set(files)).collect();
-        for circle in &found {
-            let files: BTreeSet<String> = circle.iter().map(|module| shown(module)).collect();
-            if !allowed.iter().any(|allowed| files.is_subset(allowed)) {
-                violations.extend(own.violation(circle));
-            }
-        }
-        for allowed in &allowed {
-            let whole: BTreeSet<String> = found.iter().flatten().map(|module| shown(module)).collect();
-            for file in allowed.difference(&whole) {
-                let what = format!("{file} is in no circle of crates/{name} any more: take it from the list in crates/lint/src/circles.rs");
-                violations.push(Violation::of_file(format!("crates/{name}"), what));
-            }
-        }
-    }
-    violations
-}
-
-fn set(files: &[&str]) -> BTreeSet<String> {
-    files.iter().map(ToString::to_string).collect()
+    let violations = |own: &Crate| own.circles().iter().filter_map(|circle| own.violation(circle)).collect::<Vec<_>>();
+    crates(repository).values().flat_map(violations).collect()
 }
 
 /// A module in words.
@@ -314,13 +221,9 @@ mod tests {
     use crate::repository::with_files;
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        known(files, &[])
-    }
-
-    fn known(files: &[(&str, &str)], known: &[(&str, &[&str])]) -> Vec<String> {
         let files: Vec<(String, &str)> = files.iter().map(|(path, text)| (format!("crates/a/src/{path}"), *text)).collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        check_known(&with_files(&files), known).iter().map(ToString::to_string).collect()
+        check(&with_files(&files)).iter().map(ToString::to_string).collect()
     }
 
     const ROOT: (&str, &str) = ("lib.rs", "mod one; mod two; mod three;");
@@ -382,15 +285,5 @@ mod tests {
         let beside = "#[cfg(test)]\nmod tests;";
         let files = [ROOT, ("one.rs", "use crate::two::T;"), ("two.rs", beside), ("two/tests.rs", "use crate::one::O;")];
         assert_eq!(found(&files), [""; 0]);
-    }
-
-    #[test]
-    fn a_known_circle_may_stay_and_shrink_and_not_grow() {
-        let files = [ROOT, ("one.rs", "use crate::two::T;"), ("two.rs", "use crate::one::O;"), ("three.rs", "")];
-        assert_eq!(known(&files, &[("a", &["one", "two"])]), [""; 0]);
-        let gone = known(&files, &[("a", &["one", "two", "three"])]);
-        assert!(gone.len() == 1 && gone[0].starts_with("crates/a: three is in no circle of crates/a any more"), "{gone:?}");
-        let grown = [ROOT, files[1], ("two.rs", "use crate::three::U;"), ("three.rs", "use crate::one::O;")];
-        assert!(known(&grown, &[("a", &["one", "two"])])[0].contains("3 files import each other"), "{:?}", known(&grown, &[]));
     }
 }

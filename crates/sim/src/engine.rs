@@ -26,12 +26,12 @@ use fanin_core::{
 use crate::channels::Channels;
 use crate::flows::Flow;
 use crate::link::link_flags;
-use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, Post};
-use crate::packet::{Label, Packet, flags, pack_roles};
+use crate::packet::{Label, NO_LINK, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
-use crate::scenario::{Scenario, SetupError};
+use crate::scenario::Scenario;
+use crate::setup::SetupError;
 use crate::topology::Topology;
 use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};

@@ -4,11 +4,12 @@
 //! links with faults keep a window; on the others a repeat cannot happen. Every faulty link draws from a stream of its own, and strays from
 //! another one: they change nothing of what else is drawn.
 
+pub(crate) mod timeline;
+
 use fanin_core::{DropReason, Duration, EpochRule, Instant, LinkSequence, NodeId, PacketKind, ReplayWindow};
 
-use crate::limits::HostLimit;
 use crate::random::{Purpose, Random};
-use crate::scenario::{Scenario, SetupError};
+use crate::setup::SetupError;
 use crate::topology::Topology;
 
 /// Which links a fault strikes.
@@ -287,48 +288,4 @@ fn heard_from(number: u32) -> LinkSequence {
     let mut heard = LinkSequence::new(EpochRule::Agreed);
     heard.agree(EPOCH, number);
     heard
-}
-
-/// One change of state, at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
-    CablesDown(NodeId, NodeId),
-    CablesUp(NodeId, NodeId),
-    SwitchDown(NodeId),
-    SwitchUp(NodeId),
-    HostStalls(NodeId, Instant),
-    HostWakes(NodeId),
-    HostDies(NodeId),
-    JobCrashes(u16),
-    Limits,
-}
-
-/// The changes of a scenario in order of time.
-pub(crate) fn timeline(scenario: &Scenario) -> Vec<(u64, Change)> {
-    let mut changes = Vec::new();
-    for fault in &scenario.faults.timed {
-        match *fault {
-            TimedFault::LinkDown { a, b, from, until } => {
-                changes.push((from.as_ps(), Change::CablesDown(a, b)));
-                changes.push((until.as_ps(), Change::CablesUp(a, b)));
-            }
-            TimedFault::SwitchDown { switch, from, until } => {
-                changes.push((from.as_ps(), Change::SwitchDown(switch)));
-                changes.push((until.as_ps(), Change::SwitchUp(switch)));
-            }
-            TimedFault::HostStall { host, from, until } => {
-                changes.push((from.as_ps(), Change::HostStalls(host, until)));
-                changes.push((until.as_ps(), Change::HostWakes(host)));
-            }
-            TimedFault::HostDies { host, at } => changes.push((at.as_ps(), Change::HostDies(host))),
-        }
-    }
-    for (number, job) in scenario.jobs.iter().enumerate() {
-        changes.extend(job.crash.map(|at| (at.as_ps(), Change::JobCrashes(number as u16))));
-    }
-    let ends = |limit: &HostLimit| [limit.from, limit.until].map(|at| (at.as_ps(), Change::Limits));
-    changes.extend(scenario.limits.iter().flat_map(ends));
-    changes.retain(|(time, _)| *time != u64::MAX);
-    changes.sort_by_key(|(time, _)| *time);
-    changes
 }

@@ -2,7 +2,7 @@
 
 use fanin_core::{Instant, NodeId};
 
-use crate::scenario::SetupError;
+use crate::setup::SetupError;
 
 /// The rate of a flow from a time on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

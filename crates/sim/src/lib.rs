@@ -5,6 +5,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `setup` | what is wrong with a setup; how fast a link is |
+//! | `network` | a network and how its links behave |
 //! | [`scenario`] | what to simulate: network, jobs, traffic, faults |
 //! | [`shape`] | shapes of networks, and networks listed cable by cable |
 //! | [`topology`] | hosts, switches, cables; who is next to whom |
@@ -26,6 +28,7 @@
 //! | [`watch`] | blocks of one collective, and queues over time |
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
+//! | `adder`, `tasks` | what switches add at a rate of their own, and what their cores have to do |
 //! | `hosts` | the queues of hosts, and who waits for room in them |
 //! | `uplinks`, `leaving` | hosts with several cables |
 //! | [`engine`] | the event loop |
@@ -34,6 +37,7 @@
 //! | [`workloads`] | workloads for measuring the simulator itself |
 #![forbid(unsafe_code)]
 
+mod adder;
 mod channels;
 mod credits;
 pub mod engine;
@@ -46,6 +50,7 @@ mod link;
 pub mod lossless;
 pub mod metrics;
 mod net;
+mod network;
 pub mod noise;
 pub mod own;
 mod packet;
@@ -55,7 +60,9 @@ pub mod random;
 pub mod routing;
 pub mod scenario;
 pub mod series;
+mod setup;
 pub mod shape;
+mod tasks;
 pub mod topology;
 pub mod trace;
 pub mod traffic;

@@ -8,7 +8,7 @@ use fanin_core::NodeId;
 
 use crate::credits::Credits;
 use crate::packet::NO_PACKET;
-use crate::scenario::LinkSpeed;
+use crate::setup::LinkSpeed;
 
 /// Bits of [`Link::flags`].
 pub(crate) mod link_flags {

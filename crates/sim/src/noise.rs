@@ -7,7 +7,7 @@ pub mod own;
 
 use crate::noise::own::{Hosts, NamedNoise};
 use crate::random::{Purpose, Random};
-use crate::scenario::SetupError;
+use crate::setup::SetupError;
 
 /// How much later a packet leaves.
 #[derive(Clone, Copy, PartialEq, Debug)]

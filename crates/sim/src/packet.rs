@@ -6,8 +6,6 @@
 
 use fanin_core::Role;
 
-use crate::lossless::NO_LINK;
-
 /// What a hop needs to know of a packet.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
@@ -131,6 +129,9 @@ impl<H, O> Packet<H, O> {
         Packet { head, rest: Rest { source, flow: 0, header, payload } }
     }
 }
+
+/// No link: nobody is charged, or no output is chosen.
+pub(crate) const NO_LINK: u32 = u32::MAX;
 
 /// No packet: the end of a chain.
 pub(crate) const NO_PACKET: u32 = u32::MAX;

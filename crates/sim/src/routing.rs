@@ -11,7 +11,7 @@ use fanin_core::{NodeId, hash::mix};
 use crate::packet::{Label, Rest};
 use crate::random::Random;
 use crate::routing::own::NamedBalancer;
-use crate::scenario::SetupError;
+use crate::setup::SetupError;
 use crate::shape::Shape;
 use crate::topology::Topology;
 
@@ -330,7 +330,7 @@ impl BalancerState {
 mod tests {
     use super::*;
     use crate::random::Purpose;
-    use crate::scenario::LinkSpeed;
+    use crate::setup::LinkSpeed;
     use crate::shape::{Shape, WiredCable, Wiring};
     use fanin_core::Duration;
 

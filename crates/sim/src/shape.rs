@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::scenario::{LinkSpeed, SetupError};
+use crate::setup::{LinkSpeed, SetupError};
 
 /// The shape of a network.
 #[derive(Clone, PartialEq, Debug)]

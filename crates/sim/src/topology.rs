@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use fanin_core::map::Neighbour;
 use fanin_core::{NetworkMap, NodeId, PortId};
 
-use crate::scenario::{LinkSpeed, SetupError};
+use crate::setup::{LinkSpeed, SetupError};
 use crate::shape::Shape;
 use plans::Plan;
 

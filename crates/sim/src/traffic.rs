@@ -7,8 +7,9 @@ use fanin_core::{Duration, Instant, NodeId};
 
 pub mod own;
 
+use crate::network::NetworkConfig;
 use crate::random::{Purpose, Random};
-use crate::scenario::{NetworkConfig, SetupError};
+use crate::setup::SetupError;
 use crate::topology::Topology;
 use crate::traffic::own::{Among, NamedPattern};
 

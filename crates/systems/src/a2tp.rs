@@ -1,12 +1,17 @@
 //! A2TP: its parameters. Its nodes are laid on a network as ATP's, with whom they share switches.
 
-use fanin_core::{JobNodes, NetworkMap, NodeId, Payload};
+use fanin_core::{ElementOp, JobNodes, NetworkMap, NodeId, Payload};
+use fanin_protocols::a2tp::{A2tpRounds, A2tpWindowConfig, A2tpWindows, CollisionsOf, Synchrony};
+use fanin_protocols::shared::aggregation::WorkerConfig;
+use fanin_protocols::shared::real::Real;
 use serde::{Deserialize, Serialize};
 
+use crate::aggregation::{Aggregation, SafetyNets};
 use crate::any::AnyNode;
-use crate::atp::{self, AtpParameters, SafetyNets};
-use crate::campaign::{JobSize, Load};
+use crate::atp::{AtpParameters, admit, idle_keys, initial, nodes, places, share, window_of_server};
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
+use crate::draw::Draw;
 use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, Unit, unit_of};
 use crate::system::System;
 
@@ -180,7 +185,13 @@ impl Facts for A2tpParameters {
     }
 
     fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
-        atp::idle_keys(self.aggregating, self.fixed_point)
+        idle_keys(self.aggregating, self.fixed_point)
+    }
+
+    fn aggregation(&self) -> Option<Aggregation> {
+        let A2tpParameters { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, collisions, .. } = *self;
+        let shares_collisions = collisions == CollisionRule::Shared;
+        Some(Aggregation { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, shares_collisions })
     }
 
     // As of ATP.
@@ -190,8 +201,25 @@ impl Facts for A2tpParameters {
 }
 
 impl Nodes for A2tpParameters {
+    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 9, stream: 9, draw: campaign }];
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-        atp::nodes(spec, map)
+        let placed = places(spec, map)?;
+        let (windows, window, rule) = (windows(spec, self)?, window_of_server(spec), self.windows);
+        let worker = |configs: Vec<WorkerConfig<P::Op>>| {
+            let configs = configs.into_iter();
+            AnyNode::A2tpWorker(match rule {
+                WindowRule::Agreed => A2tpWorker::to_servers(configs.map(|config| (config, A2tpWindows::agreed(windows)))),
+                WindowRule::Own => A2tpWorker::to_servers(configs.map(|config| (config, A2tpWindows::own(windows)))),
+            })
+        };
+        let server = |config| {
+            AnyNode::A2tpServer(match rule {
+                WindowRule::Agreed => A2tpServer::new(config, A2tpRounds::agreed(windows)),
+                WindowRule::Own => A2tpServer::new(config, A2tpRounds::Own { window }),
+            })
+        };
+        nodes::<P>(spec, map, &placed, worker, server)
     }
 
     fn admit<P: Payload + ?Sized>(
@@ -201,8 +229,117 @@ impl Nodes for A2tpParameters {
         map: &NetworkMap,
     ) -> Result<bool, BuildError> {
         match node {
-            AnyNode::AtpSwitch(node) => atp::admit(node, switch, spec, map),
+            AnyNode::AtpSwitch(node) => admit(node, switch, spec, map),
             _ => Ok(false),
         }
     }
+
+    fn adds_integers(node: &mut AnyNode<[u8]>) {
+        if let AnyNode::A2tpServer(server) = node {
+            server.set_fixed_op(ElementOp::I32_SUM.into());
+        }
+    }
+}
+
+fn windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Result<A2tpWindowConfig, BuildError> {
+    let A2tpParameters { threshold, collision_weight, mark_weight, priority, quiet_rounds, aggregators_min, fair, col_only, .. } =
+        *parameters;
+    for (field, value) in [("threshold", threshold), ("collision_weight", collision_weight), ("mark_weight", mark_weight)] {
+        share(field, value)?;
+    }
+    if !(priority > 0.0 && priority <= 1_000.0) {
+        return Err(BuildError::new("priority", priority, "more than 0, and at most 1000"));
+    }
+    let servers = spec.servers.len().max(1) as u32;
+    let window = window_of_server(spec);
+    if aggregators_min == 0 || aggregators_min > spec.window {
+        return Err(BuildError::new("aggregators_min", aggregators_min, format!("1 to {}, the window", spec.window)));
+    }
+    Ok(A2tpWindowConfig {
+        window,
+        initial: initial(parameters.initial.div_ceil(servers), window),
+        threshold: Real::new(threshold),
+        collision_weight: Real::new(collision_weight),
+        mark_weight: Real::new(mark_weight),
+        priority: Real::new(priority / f64::from(servers)),
+        quiet_rounds,
+        aggregators_min: aggregators_min.div_ceil(servers),
+        fair,
+        col_only,
+        collisions: match parameters.collisions {
+            CollisionRule::Shared => CollisionsOf::Shared,
+            CollisionRule::Round => CollisionsOf::Round,
+            CollisionRule::Aggregated => CollisionsOf::Aggregated,
+        },
+        synchrony: match parameters.synchrony {
+            SynchronyRule::Spread => Synchrony::Spread,
+            SynchronyRule::RoundTrip => Synchrony::RoundTrip,
+        },
+    })
+}
+
+/// Some jobs become jobs of ATP or A2TP: all that were wanted, or one in six of all. Their switches have few aggregators, so that collisions
+/// are the rule.
+fn campaign(draw: &mut Draw, map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    let aggregators = draw.scaled(1, 200) as u32;
+    for job in jobs {
+        let wanted = match only {
+            Some("atp") => Some(false),
+            Some("a2tp") => Some(true),
+            Some(_) => None,
+            None => draw.percent(17).then(|| draw.percent(60)),
+        };
+        let Some(is_a2tp) = wanted else { continue };
+        job.system = system_with_server(draw, aggregators, is_a2tp, job.op);
+        job.reliable = true;
+        let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
+        if !others.is_empty() && draw.percent(75) {
+            job.servers = vec![*draw.pick(&others)];
+            // Drawn apart, so that everything else of a seed stays as it was before there was this.
+            let more = &mut Draw::new(draw.clone().bits(), 0x5e4);
+            if more.percent(25) {
+                let count = more.between(1, others.len().min(4) as u64);
+                job.servers = more.sample(others.len() as u32, count as usize).into_iter().map(|place| others[place as usize]).collect();
+            }
+        }
+    }
+}
+
+fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: ElementOp) -> System {
+    let nets = *draw.pick(&[SafetyNets::All, SafetyNets::All, SafetyNets::Paper]);
+    let initial = draw.between(0, 40) as u32;
+    let reclaim_ps = draw.scaled(100_000_000, 20_000_000_000);
+    let fixed_point = op == ElementOp::F32_SUM && draw.percent(50);
+    let overflow = if fixed_point && draw.percent(50) { draw.between(0, 100) as f64 / 1_000.0 } else { 0.0 };
+    let increase_bytes = draw.scaled(1, 10_000) as u32;
+    if !is_a2tp {
+        return System::Atp(AtpParameters {
+            aggregators,
+            initial,
+            increase_bytes,
+            reclaim_ps,
+            nets,
+            fixed_point,
+            overflow,
+            ..AtpParameters::default()
+        });
+    }
+    System::A2tp(A2tpParameters {
+        aggregators,
+        initial,
+        reclaim_ps,
+        nets,
+        fixed_point,
+        overflow,
+        windows: *draw.pick(&[WindowRule::Agreed, WindowRule::Agreed, WindowRule::Own]),
+        threshold: draw.between(0, 50) as f64 / 100.0,
+        priority: draw.between(1, 4) as f64,
+        // Drawn apart, as more servers are.
+        quiet_rounds: Draw::new(draw.clone().bits(), 0x9e7).between(0, 20) as u32,
+        fair: draw.percent(20),
+        col_only: draw.percent(20),
+        collisions: *draw.pick(&[CollisionRule::Round, CollisionRule::Shared, CollisionRule::Aggregated]),
+        synchrony: *draw.pick(&[SynchronyRule::Spread, SynchronyRule::Spread, SynchronyRule::RoundTrip]),
+        ..A2tpParameters::default()
+    })
 }

@@ -6,21 +6,12 @@ use fanin_core::{
     Worker,
 };
 
-use crate::System;
-
 /// The number of packets that are of no system.
 pub(crate) const BACKGROUND: u8 = 0;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
-}
-
-impl AnyHeader {
-    /// Length of the longest header of a system's packets; `fixed_point` says that some have exponents.
-    pub fn max_len_of(system: &System, fixed_point: bool) -> usize {
-        system.facts().header_bytes_max(fixed_point).map_or(Self::MAX_LEN, |own| 1 + own)
-    }
 }
 
 /// Headers of all systems that have packets of their own.

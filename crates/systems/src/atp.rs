@@ -1,25 +1,23 @@
-//! ATP: its parameters, and the nodes of jobs of ATP and A2TP: workers and servers of each job, and the switches that all of them share.
+//! ATP: its parameters, and what A2TP has of it: how workers and servers of a job are laid on a network, and the switches that jobs of both
+//! share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fanin_core::{
     Address, Duration, ElementOp, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, SharedNode, Suspect,
 };
-use fanin_protocols::a2tp::{A2tpRounds, A2tpWindowConfig, A2tpWindows, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpWindow, AtpWindowConfig};
 use fanin_protocols::shared::aggregation::{
     AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerAtSwitch, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
 };
 use fanin_protocols::shared::real::Real;
-
 use serde::{Deserialize, Serialize};
 
-use crate::a2tp::{A2tpParameters, A2tpServer, A2tpWorker, CollisionRule, SynchronyRule, WindowRule};
+use crate::aggregation::{Aggregation, FIXED_EXPONENT, SafetyNets};
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
+use crate::campaign::{JobSize, Load};
 use crate::config::{BuildError, JobSpec, UNLIMITED};
-use crate::draw::Draw;
 use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
 use crate::layout::leaf_of;
 use crate::places::Places;
@@ -27,17 +25,6 @@ use crate::system::System;
 
 pub(crate) use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
 pub(crate) use fanin_wire::atp::{AtpHeader, LAYOUT};
-
-/// What is done about fragments that are stuck (ATP, A2TP).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SafetyNets {
-    /// The server has switches flush what later fragments have overtaken; what goes to it directly flushes what it passes.
-    #[default]
-    All,
-    /// As the papers have it: workers' gap detection and timers.
-    Paper,
-}
 
 /// The parameters of ATP: aggregators that jobs share, with a server for each job behind them (a2tp 1 to 9).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -138,17 +125,31 @@ impl Facts for AtpParameters {
         idle_keys(self.aggregating, self.fixed_point)
     }
 
+    fn aggregation(&self) -> Option<Aggregation> {
+        let AtpParameters { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, .. } = *self;
+        let shares_collisions = false;
+        Some(Aggregation { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, shares_collisions })
+    }
+
     // All contributions to a fragment may meet at the link of the server.
     fn load(&self, job: &JobSize) -> Load {
         Load::of(job, job.workers)
     }
 }
 
+// A2TP's campaign draws both.
 impl Nodes for AtpParameters {
-    const CAMPAIGNS: &[Campaign] = &[Campaign { order: 9, stream: 9, draw: campaign }];
-
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-        nodes(spec, map)
+        let placed = places(spec, map)?;
+        let (window, servers) = (window_of_server(spec), placed.all.len());
+        let increase = f64::from(self.increase_bytes) / f64::from(spec.payload_bytes);
+        let first = initial(self.initial.div_ceil(servers as u32), window);
+        let windows = AtpWindowConfig { window, initial: first, increase: Real::new(increase / servers as f64) };
+        let worker = |configs: Vec<WorkerConfig<P::Op>>| {
+            AnyNode::AtpWorker(AtpWorker::to_servers(configs.into_iter().map(|config| (config, AtpWindow::new(windows)))))
+        };
+        let server = |config| AnyNode::AtpServer(AtpServer::new(config, AtpRounds::new(window)));
+        nodes::<P>(spec, map, &placed, worker, server)
     }
 
     fn shared<P: Payload + ?Sized>(
@@ -169,6 +170,16 @@ impl Nodes for AtpParameters {
             _ => Ok(false),
         }
     }
+
+    fn has_of<P: Payload + ?Sized>(node: &AnyNode<P>, job: JobId) -> bool {
+        matches!(node, AnyNode::AtpSwitch(switch) if switch.in_use_by(job) > 0)
+    }
+
+    fn adds_integers(node: &mut AnyNode<[u8]>) {
+        if let AnyNode::AtpServer(server) = node {
+            server.set_fixed_op(ElementOp::I32_SUM.into());
+        }
+    }
 }
 
 /// Keys that some values of others make meaningless, of both systems.
@@ -181,25 +192,11 @@ pub(crate) fn idle_keys(aggregating: u32, fixed_point: bool) -> Vec<KeyUse> {
     ]
 }
 
-/// Elements below 2^8 fit fixed point: about what ATP's scale of a million leaves of 32 bits for a few workers (a2tp 5.8).
-pub const FIXED_EXPONENT: i16 = 8;
-
-/// What both systems have, whichever it is.
-fn common(system: &System) -> Option<AtpParameters> {
-    match *system {
-        System::Atp(parameters) => Some(parameters),
-        System::A2tp(A2tpParameters { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, .. }) => {
-            Some(AtpParameters { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, ..AtpParameters::default() })
-        }
-        _ => None,
-    }
-}
-
 fn flow(job: JobId) -> FlowLabel {
     FlowLabel(u32::from(job.0))
 }
 
-fn check<Op>(spec: &JobSpec<'_, Op>, parameters: &AtpParameters) -> Result<(), BuildError> {
+fn check<Op>(spec: &JobSpec<'_, Op>, parameters: &Aggregation) -> Result<(), BuildError> {
     if spec.hosts.len() > WORKERS_MAX as usize {
         return Err(BuildError::new("workers", spec.hosts.len(), format!("at most {WORKERS_MAX}, which packets can name")));
     }
@@ -223,102 +220,61 @@ fn check<Op>(spec: &JobSpec<'_, Op>, parameters: &AtpParameters) -> Result<(), B
     Ok(())
 }
 
-fn share(field: &str, value: f64) -> Result<(), BuildError> {
+pub(crate) fn share(field: &str, value: f64) -> Result<(), BuildError> {
     if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(BuildError::new(field, value, "a share from 0 to 1")) }
 }
 
 /// The job's window, divided among its servers: a packet at each at least.
-fn window_of_server<Op>(spec: &JobSpec<'_, Op>) -> u32 {
+pub(crate) fn window_of_server<Op>(spec: &JobSpec<'_, Op>) -> u32 {
     spec.window.div_ceil(spec.servers.len().max(1) as u32)
 }
 
 /// The first window: half of the longest where none is given, as if that were twice what the network holds (gap 7).
-fn initial(given: u32, window: u32) -> u32 {
+pub(crate) fn initial(given: u32, window: u32) -> u32 {
     if given == 0 { window.div_ceil(2) } else { given.min(window) }
 }
 
-fn a2tp_windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Result<A2tpWindowConfig, BuildError> {
-    let A2tpParameters { threshold, collision_weight, mark_weight, priority, quiet_rounds, aggregators_min, fair, col_only, .. } =
-        *parameters;
-    for (field, value) in [("threshold", threshold), ("collision_weight", collision_weight), ("mark_weight", mark_weight)] {
-        share(field, value)?;
-    }
-    if !(priority > 0.0 && priority <= 1_000.0) {
-        return Err(BuildError::new("priority", priority, "more than 0, and at most 1000"));
-    }
-    let servers = spec.servers.len().max(1) as u32;
-    let window = window_of_server(spec);
-    if aggregators_min == 0 || aggregators_min > spec.window {
-        return Err(BuildError::new("aggregators_min", aggregators_min, format!("1 to {}, the window", spec.window)));
-    }
-    Ok(A2tpWindowConfig {
-        window,
-        initial: initial(parameters.initial.div_ceil(servers), window),
-        threshold: Real::new(threshold),
-        collision_weight: Real::new(collision_weight),
-        mark_weight: Real::new(mark_weight),
-        priority: Real::new(priority / f64::from(servers)),
-        quiet_rounds,
-        aggregators_min: aggregators_min.div_ceil(servers),
-        fair,
-        col_only,
-        collisions: match parameters.collisions {
-            CollisionRule::Shared => CollisionsOf::Shared,
-            CollisionRule::Round => CollisionsOf::Round,
-            CollisionRule::Aggregated => CollisionsOf::Aggregated,
-        },
-        synchrony: match parameters.synchrony {
-            SynchronyRule::Spread => Synchrony::Spread,
-            SynchronyRule::RoundTrip => Synchrony::RoundTrip,
-        },
-    })
+/// Where a job of these systems aggregates.
+pub(crate) struct Servers {
+    aggregation: Aggregation,
+    /// By number.
+    all: Vec<Places>,
 }
 
-/// Workers and servers of a job; its switches are [`shared`].
-pub(crate) fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-    let Some(parameters) = common(&spec.system) else { return Err(BuildError::new("system", spec.system.name(), "atp or a2tp")) };
-    check(spec, &parameters)?;
-    let servers = Places::all(spec, map, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating))?;
-    let window = window_of_server(spec);
-    let a2tp = match &spec.system {
-        System::A2tp(parameters) => Some((a2tp_windows(spec, parameters)?, parameters.windows)),
-        _ => None,
+/// Where a job aggregates, once it is known to be one that can.
+pub(crate) fn places<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Servers, BuildError> {
+    let Some(aggregation) = spec.system.facts().aggregation() else {
+        return Err(BuildError::new("system", spec.system.name(), "atp or a2tp"));
     };
-    let increase = f64::from(parameters.increase_bytes) / f64::from(spec.payload_bytes);
-    let first = initial(parameters.initial.div_ceil(servers.len() as u32), window);
-    let atp = AtpWindowConfig { window, initial: first, increase: Real::new(increase / servers.len() as f64) };
+    check(spec, &aggregation)?;
+    Ok(Servers { all: Places::all(spec, map, aggregation.aggregating)?, aggregation })
+}
+
+/// Workers and servers of a job, as its system makes them; its switches are [`shared`].
+pub(crate) fn nodes<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+    Servers { all: servers, aggregation }: &Servers,
+    worker: impl Fn(Vec<WorkerConfig<P::Op>>) -> AnyNode<P>,
+    server: impl Fn(ServerConfig<P::Op>) -> AnyNode<P>,
+) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     let mut workers = Vec::with_capacity(spec.hosts.len());
     for (rank, &host) in spec.hosts.iter().enumerate() {
-        let config = |number: u8| worker_config(spec, map, &parameters, &servers, (Rank(rank as u32), host, number));
-        let configs: Vec<_> = (0..servers.len() as u8).map(config).collect::<Result<_, _>>()?;
-        let configs = configs.into_iter();
-        let node = match a2tp {
-            None => AnyNode::AtpWorker(AtpWorker::to_servers(configs.map(|config| (config, AtpWindow::new(atp))))),
-            Some((windows, WindowRule::Agreed)) => {
-                AnyNode::A2tpWorker(A2tpWorker::to_servers(configs.map(|config| (config, A2tpWindows::agreed(windows)))))
-            }
-            Some((windows, WindowRule::Own)) => {
-                AnyNode::A2tpWorker(A2tpWorker::to_servers(configs.map(|config| (config, A2tpWindows::own(windows)))))
-            }
-        };
-        workers.push(Placed { at: Address::worker(host), node });
+        let config = |number: u8| worker_config(spec, map, aggregation, servers, (Rank(rank as u32), host, number));
+        let configs = (0..servers.len() as u8).map(config).collect::<Result<_, _>>()?;
+        workers.push(Placed { at: Address::worker(host), node: worker(configs) });
     }
     if workers.len() == 1 {
         return Ok(JobNodes { workers, others: Vec::new() });
     }
     let server = |(number, places): (usize, &Places)| {
-        let config = server_config(spec, &parameters, places, number as u8);
-        let node = match a2tp {
-            None => AnyNode::AtpServer(AtpServer::new(config, AtpRounds::new(window))),
-            Some((windows, WindowRule::Agreed)) => AnyNode::A2tpServer(A2tpServer::new(config, A2tpRounds::agreed(windows))),
-            Some((_, WindowRule::Own)) => AnyNode::A2tpServer(A2tpServer::new(config, A2tpRounds::Own { window })),
-        };
-        Placed { at: places.server, node }
+        let config = server_config(spec, aggregation, places, number as u8);
+        Placed { at: places.server, node: server(config) }
     };
     Ok(JobNodes { workers, others: servers.iter().enumerate().map(server).collect() })
 }
 
-fn server_config<Op: Clone>(spec: &JobSpec<'_, Op>, parameters: &AtpParameters, places: &Places, number: u8) -> ServerConfig<Op> {
+fn server_config<Op: Clone>(spec: &JobSpec<'_, Op>, parameters: &Aggregation, places: &Places, number: u8) -> ServerConfig<Op> {
     ServerConfig {
         job: spec.id,
         workers: spec.hosts.iter().map(|&host| Address::worker(host)).collect(),
@@ -351,7 +307,7 @@ fn nets(nets: SafetyNets) -> Nets {
 fn worker_config<Op: Clone>(
     spec: &JobSpec<'_, Op>,
     map: &NetworkMap,
-    parameters: &AtpParameters,
+    parameters: &Aggregation,
     servers: &[Places],
     (rank, host, number): (Rank, NodeId, u8),
 ) -> Result<WorkerConfig<Op>, BuildError> {
@@ -392,7 +348,8 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
     if spec.hosts.len() < 2 {
         return Ok(Vec::new());
     }
-    let servers = Places::all(spec, map, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating))?;
+    let aggregation = spec.system.facts().aggregation();
+    let servers = Places::all(spec, map, aggregation.map_or(UNLIMITED, |aggregation| aggregation.aggregating))?;
     let switches: BTreeSet<NodeId> = servers.iter().flat_map(|places| places.switches.keys().copied()).collect();
     let entry = |switch: NodeId| JobAtSwitch {
         job: spec.id,
@@ -400,7 +357,7 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
         block_bytes: spec.payload_bytes,
         size: spec.hosts.len() as u32,
         flow: flow(spec.id),
-        shares_collisions: matches!(&spec.system, System::A2tp(parameters) if parameters.collisions == CollisionRule::Shared),
+        shares_collisions: aggregation.is_some_and(|aggregation| aggregation.shares_collisions),
         servers: servers.iter().map(|places| at_switch(places, switch)).collect(),
     };
     Ok(switches.into_iter().map(|switch| (switch, entry(switch))).collect())
@@ -437,7 +394,7 @@ fn shared<P: Payload + ?Sized>(specs: &[JobSpec<'_, P::Op>], map: &NetworkMap) -
     let mut switches: BTreeMap<NodeId, Vec<JobAtSwitch<P::Op>>> = BTreeMap::new();
     let (mut aggregators, mut reclaim_ps) = (None, 0);
     for (index, spec) in specs.iter().enumerate() {
-        let Some(parameters) = common(&spec.system) else { continue };
+        let Some(parameters) = spec.system.facts().aggregation() else { continue };
         let known = *aggregators.get_or_insert(parameters.aggregators);
         if known != parameters.aggregators {
             let expected = format!("{known}, as in the jobs before it: they share the aggregators of their switches");
@@ -472,7 +429,7 @@ pub(crate) fn admit<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
 ) -> Result<bool, BuildError> {
-    let Some(parameters) = common(&spec.system) else { return Ok(false) };
+    let Some(parameters) = spec.system.facts().aggregation() else { return Ok(false) };
     let entry = at_switches(spec, map)?.into_iter().find(|(at, _)| *at == switch);
     let Some((_, entry)) = entry else { return Ok(false) };
     let known = node.aggregators();
@@ -487,87 +444,10 @@ pub(crate) fn admit<P: Payload + ?Sized>(
     Ok(true)
 }
 
-impl AnyNode<[u8]> {
-    /// Tells the server of a job in fixed point that its workers' driver turns elements into integers. Other nodes need not know: a switch
-    /// is given the operator that adds them, and workers have the scale.
-    pub fn adds_integers(&mut self) {
-        match self {
-            AnyNode::AtpServer(server) => server.set_fixed_op(ElementOp::I32_SUM.into()),
-            AnyNode::A2tpServer(server) => server.set_fixed_op(ElementOp::I32_SUM.into()),
-            _ => {}
-        }
-    }
-}
-
-/// Some jobs become jobs of ATP or A2TP: all that were wanted, or one in six of all. Their switches have few aggregators, so that collisions
-/// are the rule.
-fn campaign(draw: &mut Draw, map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
-    let aggregators = draw.scaled(1, 200) as u32;
-    for job in jobs {
-        let wanted = match only {
-            Some("atp") => Some(false),
-            Some("a2tp") => Some(true),
-            Some(_) => None,
-            None => draw.percent(17).then(|| draw.percent(60)),
-        };
-        let Some(is_a2tp) = wanted else { continue };
-        job.system = system_with_server(draw, aggregators, is_a2tp, job.op);
-        job.reliable = true;
-        let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
-        if !others.is_empty() && draw.percent(75) {
-            job.servers = vec![*draw.pick(&others)];
-            // Drawn apart, so that everything else of a seed stays as it was before there was this.
-            let more = &mut Draw::new(draw.clone().bits(), 0x5e4);
-            if more.percent(25) {
-                let count = more.between(1, others.len().min(4) as u64);
-                job.servers = more.sample(others.len() as u32, count as usize).into_iter().map(|place| others[place as usize]).collect();
-            }
-        }
-    }
-}
-
-fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: ElementOp) -> System {
-    let nets = *draw.pick(&[SafetyNets::All, SafetyNets::All, SafetyNets::Paper]);
-    let initial = draw.between(0, 40) as u32;
-    let reclaim_ps = draw.scaled(100_000_000, 20_000_000_000);
-    let fixed_point = op == ElementOp::F32_SUM && draw.percent(50);
-    let overflow = if fixed_point && draw.percent(50) { draw.between(0, 100) as f64 / 1_000.0 } else { 0.0 };
-    let increase_bytes = draw.scaled(1, 10_000) as u32;
-    if !is_a2tp {
-        return System::Atp(AtpParameters {
-            aggregators,
-            initial,
-            increase_bytes,
-            reclaim_ps,
-            nets,
-            fixed_point,
-            overflow,
-            ..AtpParameters::default()
-        });
-    }
-    System::A2tp(A2tpParameters {
-        aggregators,
-        initial,
-        reclaim_ps,
-        nets,
-        fixed_point,
-        overflow,
-        windows: *draw.pick(&[WindowRule::Agreed, WindowRule::Agreed, WindowRule::Own]),
-        threshold: draw.between(0, 50) as f64 / 100.0,
-        priority: draw.between(1, 4) as f64,
-        // Drawn apart, as more servers are.
-        quiet_rounds: Draw::new(draw.clone().bits(), 0x9e7).between(0, 20) as u32,
-        fair: draw.percent(20),
-        col_only: draw.percent(20),
-        collisions: *draw.pick(&[CollisionRule::Round, CollisionRule::Shared, CollisionRule::Aggregated]),
-        synchrony: *draw.pick(&[SynchronyRule::Spread, SynchronyRule::Spread, SynchronyRule::RoundTrip]),
-        ..A2tpParameters::default()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2tp::A2tpParameters;
     use crate::any::tests::comes_back;
     use fanin_core::{Length, Role};
     use fanin_wire::atp::FragmentId;
@@ -612,7 +492,7 @@ mod tests {
         let found: Vec<(u32, Vec<u16>)> =
             shared.iter().map(|node| (node.placed.at.node.0, node.jobs.iter().map(|job| job.0).collect())).collect();
         assert_eq!(found, [(6, vec![0, 1]), (7, vec![0, 1])], "a lone worker needs no switch, and spines do not aggregate");
-        let nodes = nodes::<Length>(&specs[1], &map()).unwrap();
+        let nodes = specs[1].system.nodes::<Length>(&specs[1], &map()).unwrap();
         assert_eq!(nodes.others[0].at, Address { node: NodeId(2), role: Role::Server }, "at the host of rank 0");
     }
 
@@ -682,7 +562,7 @@ mod tests {
     fn a_job_may_have_several_servers() {
         let (hosts, servers) = ([NodeId(0), NodeId(1)], [NodeId(2), NodeId(5)]);
         let spec = JobSpec { window: 9, ..spec(3, &hosts, &servers, System::a2tp()) };
-        let nodes = nodes::<Length>(&spec, &map()).unwrap();
+        let nodes = spec.system.nodes::<Length>(&spec, &map()).unwrap();
         assert_eq!(nodes.others.iter().map(|server| server.at.node.0).collect::<Vec<_>>(), [2, 5]);
         let at: Vec<(NodeId, JobAtSwitch<()>)> = at_switches(&spec, &map()).unwrap();
         let known = |number: usize| -> Vec<(u32, usize, u32)> {
@@ -702,7 +582,7 @@ mod tests {
     }
 
     fn check_servers(spec: &JobSpec<'_, ()>) -> String {
-        nodes::<Length>(spec, &map()).map(|_| ()).unwrap_err().to_string()
+        spec.system.nodes::<Length>(spec, &map()).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fanin_core::{Address, CollectiveKind, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, SharedNode};
+use fanin_core::{Address, CollectiveKind, Duration, JobId, JobNodes, NetworkMap, Node, NodeId, Payload, Placed, Rank, SharedNode};
 use fanin_protocols::canary::{self, CanarySwitchConfig, CanaryWorkerConfig, Clock, Duties, Leaders, Recovery, Timeout};
 
 use crate::any::AnyNode;
@@ -164,6 +164,34 @@ impl Nodes for CanaryParameters {
             AnyNode::CanarySharedSwitch(node) => admit(node, switch, spec, map),
             _ => Ok(false),
         }
+    }
+
+    fn forget_durations<P: Payload + ?Sized>(node: &mut AnyNode<P>) {
+        match node {
+            AnyNode::CanarySwitch(switch) => switch.forget_durations(),
+            AnyNode::CanarySharedSwitch(switch) => switch.forget_durations(),
+            _ => {}
+        }
+    }
+
+    fn contradiction<P: Payload + ?Sized>(node: &AnyNode<P>) -> Option<String> {
+        let AnyNode::CanarySharedSwitch(switch) = node else { return None };
+        let (taken, in_use) = (switch.places_taken(), switch.descriptors_in_use());
+        (taken != in_use).then(|| format!("a switch has {taken} places taken and {in_use} descriptors in use"))
+    }
+
+    fn has_of<P: Payload + ?Sized>(node: &AnyNode<P>, job: JobId) -> bool {
+        matches!(node, AnyNode::CanarySharedSwitch(switch) if switch.in_use_by(job) > 0)
+    }
+
+    // What a job has left that has crashed goes when switches that it shares are told of its end.
+    fn is_overdue<P: Payload + ?Sized>(node: &AnyNode<P>, living: &[JobId]) -> bool {
+        let holds = match node {
+            AnyNode::CanarySwitch(switch) => switch.descriptors_in_use() > 0,
+            AnyNode::CanarySharedSwitch(switch) => living.iter().any(|job| switch.in_use_by(*job) > 0),
+            _ => false,
+        };
+        holds && node.next_timeout().is_none()
     }
 }
 

@@ -4,8 +4,9 @@
 use std::fmt::Debug;
 
 use fanin_core::payload::Sparsity;
-use fanin_core::{CollectiveKind, JobNodes, NetworkMap, NodeId, Payload, SharedNode};
+use fanin_core::{CollectiveKind, JobId, JobNodes, NetworkMap, NodeId, Payload, SharedNode};
 
+use crate::aggregation::Aggregation;
 use crate::any::AnyNode;
 use crate::campaign::{Campaign, First, JobSize, Load};
 use crate::config::{BuildError, JobSpec, StepParameters};
@@ -229,6 +230,11 @@ pub trait Facts: Debug {
     /// So many of them are the job's.
     fn set_aggregators(&mut self, _count: u32) {}
 
+    /// What it has at aggregators that jobs of several systems share, behind a server for each job; `None` of systems without these.
+    fn aggregation(&self) -> Option<Aggregation> {
+        None
+    }
+
     /// About what a job asks of a network.
     fn load(&self, job: &JobSize) -> Load {
         Load::of(job, 1)
@@ -313,4 +319,35 @@ pub(crate) trait Nodes: Facts {
     ) -> Result<bool, BuildError> {
         Ok(false)
     }
+
+    /// As [`AnyNode::forget_durations`], of a node of this system.
+    fn forget_durations<P: Payload + ?Sized>(_node: &mut AnyNode<P>) {}
+
+    /// As [`AnyNode::contradiction`], of a node of this system.
+    fn contradiction<P: Payload + ?Sized>(_node: &AnyNode<P>) -> Option<String> {
+        None
+    }
+
+    /// As [`AnyNode::has_of`], of a node of this system.
+    fn has_of<P: Payload + ?Sized>(_node: &AnyNode<P>, _job: JobId) -> bool {
+        false
+    }
+
+    /// As [`AnyNode::is_overdue`], of a node of this system.
+    fn is_overdue<P: Payload + ?Sized>(_node: &AnyNode<P>, _living: &[JobId]) -> bool {
+        false
+    }
+
+    /// As [`AnyNode::is_reserved_for`], of a node of this system.
+    fn is_reserved_for<P: Payload + ?Sized>(_node: &AnyNode<P>, _job: JobId) -> bool {
+        false
+    }
+
+    /// As [`AnyNode::has_reserved`], of a node of this system.
+    fn has_reserved<P: Payload + ?Sized>(_node: &AnyNode<P>) -> bool {
+        false
+    }
+
+    /// As [`AnyNode::adds_integers`], of a node of this system.
+    fn adds_integers(_node: &mut AnyNode<[u8]>) {}
 }

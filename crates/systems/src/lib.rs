@@ -43,6 +43,7 @@ macro_rules! systems {
 }
 
 mod a2tp;
+mod aggregation;
 mod any;
 mod atp;
 mod build;
@@ -64,6 +65,7 @@ mod netreduce;
 mod order;
 mod own;
 mod panama;
+mod particulars;
 mod places;
 mod ps;
 mod rina;
@@ -85,6 +87,7 @@ macro_rules! parameters {
 
 systems!(parameters);
 
+pub use aggregation::{Aggregation, FIXED_EXPONENT, SafetyNets};
 pub use any::{AnyHeader, AnyNode};
 pub use build::{build, check_operator, shared};
 pub use campaign::{Campaign, DrawnJob, First, JobSize, Load};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, SharedNode};
+use fanin_core::{Address, Duration, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, SharedNode};
 use fanin_protocols::ring::RingWorker;
 use fanin_protocols::sharp::{Mode, SharpJob, SharpWorkerConfig};
 
@@ -141,6 +141,25 @@ impl Nodes for SharpParameters {
             AnyNode::SharpSwitch(node) => admit(node, switch, spec, map),
             _ => Ok(false),
         }
+    }
+
+    fn contradiction<P: Payload + ?Sized>(node: &AnyNode<P>) -> Option<String> {
+        let AnyNode::SharpSwitch(switch) = node else { return None };
+        let (given, streaming) = (switch.operations_given(), switch.streaming_jobs());
+        let is_wrong = given > u64::from(switch.operations()) || streaming > 1;
+        is_wrong.then(|| format!("a switch has given {given} operations, and streams for {streaming} jobs"))
+    }
+
+    fn has_of<P: Payload + ?Sized>(node: &AnyNode<P>, job: JobId) -> bool {
+        Self::is_reserved_for(node, job)
+    }
+
+    fn is_reserved_for<P: Payload + ?Sized>(node: &AnyNode<P>, job: JobId) -> bool {
+        matches!(node, AnyNode::SharpSwitch(switch) if switch.is_held_by(job))
+    }
+
+    fn has_reserved<P: Payload + ?Sized>(node: &AnyNode<P>) -> bool {
+        matches!(node, AnyNode::SharpWorker(worker) if worker.holds())
     }
 }
 

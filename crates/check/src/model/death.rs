@@ -1,25 +1,12 @@
 //! A worker that dies, or that another one takes for dead: what may happen then, and how the others must end.
 
-use fanin_core::{Address, Failure, Rank, Suspect};
+use fanin_core::{Failure, Rank, Suspect};
 
-use super::driver::Layout;
-use super::payload::Modelled;
+use super::layout::Layout;
+use super::payload::Contents;
 use super::state::{Packet, State};
 
-/// A worker that the others must do without.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Gone {
-    /// Its place among the nodes.
-    pub(super) worker: usize,
-    /// Where it lives.
-    pub(super) address: Address,
-    /// It does nothing any more; else somebody only takes it for dead.
-    pub(super) is_dead: bool,
-    /// Somebody has noticed.
-    pub(super) is_noticed: bool,
-}
-
-impl<P: Modelled + ?Sized> State<P> {
+impl<P: Contents + ?Sized> State<P> {
     /// Whether a node is a worker that has died.
     pub(super) fn is_dead(&self, node: usize) -> bool {
         self.gone.is_some_and(|gone| gone.is_dead && gone.worker == node)

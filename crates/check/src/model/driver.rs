@@ -1,60 +1,38 @@
 //! The driver: calls one node, and keeps what it sends and delivers.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
 
-use fanin_core::map::Neighbour;
-use fanin_core::payload::{CensusPairs, Density};
 use fanin_core::{
-    Address, Body, Collective, CollectiveKind, Egress, Event, Failure, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId,
-    OpError, OperationId, Pair, Piece, PortId, Rank, Route, SharedNode, Tx, Via, Worker,
+    Body, Census, Collective, CollectiveKind, Egress, Event, Failure, Ingress, Instant, JobId, Node, OpError, OperationId, Pair, Piece,
+    PortId, Rank, Route, Tx, Via, Worker,
 };
-use fanin_systems::{AnyHeader, AnyNode, JobSpec};
+use fanin_systems::{AnyHeader, AnyNode};
 
-use super::payload::{Modelled, Vectors};
+use super::layout::Layout;
+use super::payload::Contents;
 use super::state::{Packet, Results, State};
 
-/// A job in the network.
-struct Job<Op> {
-    vectors: Vectors<Op>,
-    /// `None`: its vectors are dense.
-    density: Option<Density>,
-    /// Of each of its operations.
-    elements: Vec<u64>,
-    /// The same; allreduces where nothing is said.
-    kinds: Vec<CollectiveKind>,
-    /// Its workers are the nodes from this one on.
-    first: usize,
-    workers: usize,
+/// A payload that every behaviour of a network can be looked at with.
+pub trait Modelled: Contents {
+    /// A node does something. Whoever looks at all states would have all systems compiled anew; here that is done once for each payload.
+    #[doc(hidden)]
+    fn drive(layout: &Layout<Self>, state: &mut State<Self>, step: Step<Self>);
 }
 
-/// Where a node lives, and whose it is.
-struct Home {
-    at: Address,
-    /// `None`: several jobs share it.
-    job: Option<usize>,
+impl Modelled for Census {
+    fn drive(layout: &Layout<Self>, state: &mut State<Self>, step: Step<Self>) {
+        drive(layout, state, step);
+    }
 }
 
-/// What stays the same in all states. Nodes are the workers of all jobs, by job and rank, then the others.
-pub struct Layout<P: Modelled + ?Sized> {
-    map: NetworkMap,
-    jobs: Vec<Job<P::Op>>,
-    homes: Vec<Home>,
-    /// By job and address.
-    index_of: BTreeMap<(usize, Address), usize>,
-    /// What all clocks show where they go alike; otherwise each node has its own, which shows 0 whenever it is looked at.
-    pub(super) clock: Option<Instant>,
-}
-
-/// A job's nodes, and what its workers do.
-pub struct Placing<'a, P: Modelled + ?Sized> {
-    pub spec: &'a JobSpec<'a, P::Op>,
-    pub nodes: JobNodes<AnyNode<P>>,
-    pub elements: &'a [u64],
+impl Modelled for [u8] {
+    fn drive(layout: &Layout<Self>, state: &mut State<Self>, step: Step<Self>) {
+        drive(layout, state, step);
+    }
 }
 
 /// What a node is called for.
-pub enum Step<P: Modelled + ?Sized> {
+pub enum Step<P: Contents + ?Sized> {
     Submit(usize),
     /// A packet arrives by one of its ways.
     Deliver(Packet<P>, usize),
@@ -66,170 +44,8 @@ pub enum Step<P: Modelled + ?Sized> {
     TakeForDead(usize, Rank),
 }
 
-impl<P: Modelled + ?Sized> Layout<P> {
-    /// The layout, and the nodes in its order.
-    pub fn new(map: NetworkMap, jobs: Vec<Placing<'_, P>>, shared: Vec<SharedNode<AnyNode<P>>>) -> (Self, Vec<AnyNode<P>>) {
-        let mut layout = Layout { map, jobs: Vec::new(), homes: Vec::new(), index_of: BTreeMap::new(), clock: None };
-        let (mut nodes, mut others) = (Vec::new(), Vec::new());
-        for (number, job) in jobs.into_iter().enumerate() {
-            layout.jobs.push(Job {
-                vectors: Vectors { job: job.spec.id, op: job.spec.op.clone(), element_bytes: job.spec.element_bytes },
-                density: None,
-                elements: job.elements.to_vec(),
-                kinds: Vec::new(),
-                first: nodes.len(),
-                workers: job.nodes.workers.len(),
-            });
-            for placed in job.nodes.workers {
-                layout.place(placed.at, Some(number), &[number]);
-                nodes.push(placed.node);
-            }
-            others.extend(job.nodes.others.into_iter().map(|placed| (placed, number)));
-        }
-        for (placed, number) in others {
-            layout.place(placed.at, Some(number), &[number]);
-            nodes.push(placed.node);
-        }
-        for node in shared {
-            let sharers: Vec<usize> = (0..layout.jobs.len()).filter(|job| node.jobs.contains(&layout.id(*job))).collect();
-            layout.place(node.placed.at, None, &sharers);
-            nodes.push(node.placed.node);
-        }
-        (layout, nodes)
-    }
-
-    fn place(&mut self, at: Address, job: Option<usize>, reached_by: &[usize]) {
-        self.index_of.extend(reached_by.iter().map(|job| ((*job, at), self.homes.len())));
-        self.homes.push(Home { at, job });
-    }
-
-    pub fn jobs(&self) -> usize {
-        self.jobs.len()
-    }
-
-    pub fn id(&self, job: usize) -> JobId {
-        self.jobs[job].vectors.job
-    }
-
-    pub fn workers(&self) -> usize {
-        self.jobs.iter().map(|job| job.workers).sum()
-    }
-
-    pub fn workers_of(&self, job: usize) -> std::ops::Range<usize> {
-        let job = &self.jobs[job];
-        job.first..job.first + job.workers
-    }
-
-    pub fn rank_of(&self, worker: usize) -> Rank {
-        Rank(self.job_of(worker).map_or(0, |job| worker - self.jobs[job].first) as u32)
-    }
-
-    pub fn address_of(&self, node: usize) -> Address {
-        self.homes[node].at
-    }
-
-    fn now(&self) -> Instant {
-        self.clock.unwrap_or(Instant::ZERO)
-    }
-
-    pub fn operations(&self, job: usize) -> usize {
-        self.jobs[job].elements.len()
-    }
-
-    /// The job that a node is of; `None` where several share it.
-    pub fn job_of(&self, node: usize) -> Option<usize> {
-        self.homes[node].job
-    }
-
-    /// The job's vectors have pairs at some indices only.
-    pub fn make_sparse(&mut self, job: usize, density: Density) {
-        self.jobs[job].density = Some(density);
-    }
-
-    /// The job's operations are of these kinds.
-    pub fn set_kinds(&mut self, job: usize, kinds: Vec<CollectiveKind>) {
-        self.jobs[job].kinds = kinds;
-    }
-
-    fn kind(&self, job: usize, operation: usize) -> CollectiveKind {
-        self.jobs[job].kinds.get(operation).copied().unwrap_or_default()
-    }
-
-    /// Length of a share of an operation's vector.
-    fn share_elements(&self, job: usize, operation: usize) -> u64 {
-        let Job { elements, workers, .. } = &self.jobs[job];
-        elements[operation] / u64::from(self.kind(job, operation).shares(*workers as u32))
-    }
-
-    /// How many elements an operation gives to a rank.
-    fn received(&self, job: usize, operation: usize, rank: Rank) -> u64 {
-        let kind = self.kind(job, operation);
-        let shares = (0..kind.shares(self.jobs[job].workers as u32)).filter(|share| kind.receives(rank, *share));
-        shares.count() as u64 * self.share_elements(job, operation)
-    }
-
-    /// The share that a piece lies in, with the operation's kind; `None` where it lies in two.
-    fn share_of(&self, job: usize, piece: Piece) -> Option<(CollectiveKind, u32)> {
-        let (operation, length) = (piece.operation.index(), self.share_elements(job, piece.operation.index()).max(1));
-        let share = piece.start / length;
-        (piece.end().saturating_sub(1) / length == share).then_some((self.kind(job, operation), share as u32))
-    }
-
-    /// What all elements of a piece are worked on by, where vectors are dense.
-    fn dense(&self, job: usize) -> Result<&Vectors<P::Op>, OpError> {
-        let job = &self.jobs[job];
-        if job.density.is_none() { Ok(&job.vectors) } else { Err(OpError::NoVector) }
-    }
-
-    /// The pairs of a job whose vectors are sparse.
-    fn sparse(&self, job: usize) -> Result<CensusPairs, OpError> {
-        let Job { vectors, density, .. } = &self.jobs[job];
-        match (P::element_op(&vectors.op), *density) {
-            (Some(op), Some(density)) => Ok(CensusPairs { job: vectors.job, op, density }),
-            _ => Err(OpError::NoVector),
-        }
-    }
-
-    /// The job's ranks but for some.
-    fn ranks(&self, job: usize, without: &[usize]) -> impl Iterator<Item = Rank> {
-        (0..self.jobs[job].workers).filter(|rank| !without.contains(rank)).map(|rank| Rank(rank as u32))
-    }
-
-    /// Where a packet arrives that is sent to a neighbour.
-    fn way_by(&self, job: usize, next: &Neighbour) -> Option<(usize, PortId)> {
-        self.node_at(job, next.node).map(|to| (to, next.their_port))
-    }
-
-    fn node_by(&self, job: usize, at: Address) -> Option<usize> {
-        self.index_of.get(&(job, at)).copied()
-    }
-
-    /// All neighbours that are nearer to the destination; where the job has no node, those behind it.
-    fn next_hops(&self, job: usize, here: NodeId, to: Address) -> Vec<(usize, PortId)> {
-        if here == to.node {
-            return self.node_by(job, to).map(|to| (to, PortId(0))).into_iter().collect();
-        }
-        let distances = self.map.distances(to.node);
-        let is_nearer = |next: &&Neighbour| distances[next.node.index()] < distances[here.index()];
-        let ways = |next: &Neighbour| -> Vec<(usize, PortId)> {
-            match self.way_by(job, next) {
-                _ if next.node == to.node => self.node_by(job, to).map(|to| (to, next.their_port)).into_iter().collect(),
-                Some(way) => vec![way],
-                None => self.next_hops(job, next.node, to),
-            }
-        };
-        let mut ways: Vec<_> = self.map.neighbours(here).iter().filter(is_nearer).flat_map(ways).collect();
-        ways.dedup();
-        ways
-    }
-
-    fn node_at(&self, job: usize, node: NodeId) -> Option<usize> {
-        self.node_by(job, if self.map.is_host(node) { Address::worker(node) } else { Address::switch(node) })
-    }
-}
-
 /// Calls a node, and submits a worker's next operation where one has ended.
-pub(super) fn drive<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, step: Step<P>) {
+fn drive<P: Contents + ?Sized>(layout: &Layout<P>, state: &mut State<P>, step: Step<P>) {
     match step {
         Step::Submit(worker) => submit(layout, state, worker),
         Step::Deliver(packet, way) => match packet.header() {
@@ -265,7 +81,7 @@ pub(super) fn drive<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<
     }
 }
 
-fn submit<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker: usize) {
+fn submit<P: Contents + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker: usize) {
     let job = layout.job_of(worker).expect("a worker is of one job");
     let results = &mut state.results[worker];
     let Some(&elements) = layout.jobs[job].elements.get(results.begun) else { return };
@@ -276,7 +92,7 @@ fn submit<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker
     call(layout, state, (worker, job), layout.now(), |node, now, tx| node.submit(now, collective, tx));
 }
 
-fn call<P: Modelled + ?Sized>(
+fn call<P: Contents + ?Sized>(
     layout: &Layout<P>,
     state: &mut State<P>,
     (index, job): (usize, usize),
@@ -291,23 +107,10 @@ fn call<P: Modelled + ?Sized>(
     if layout.clock.is_none() {
         node.rebase(now);
     }
-    match node {
-        // A timer may run out at any time, so only their order matters.
-        AnyNode::CanarySwitch(switch) => switch.forget_durations(),
-        AnyNode::CanarySharedSwitch(switch) => {
-            switch.forget_durations();
-            let (taken, in_use) = (switch.places_taken(), switch.descriptors_in_use());
-            if taken != in_use {
-                state.blame(|| format!("a switch has {taken} places taken and {in_use} descriptors in use"));
-            }
-        }
-        AnyNode::SharpSwitch(switch) => {
-            let (given, streaming) = (switch.operations_given(), switch.streaming_jobs());
-            if given > u64::from(switch.operations()) || streaming > 1 {
-                state.blame(|| format!("a switch has given {given} operations, and streams for {streaming} jobs"));
-            }
-        }
-        _ => {}
+    // A timer may run out at any time, so only their order matters.
+    node.forget_durations();
+    if let Some(what) = node.contradiction() {
+        state.blame(|| what);
     }
     let mut outcomes = std::iter::from_fn(|| state.nodes[index].poll()).collect::<Vec<_>>().into_iter();
     if let Some(what) = wrong {
@@ -318,7 +121,7 @@ fn call<P: Modelled + ?Sized>(
     }
 }
 
-fn finish<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker: usize, result: Result<(), Failure>) {
+fn finish<P: Contents + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker: usize, result: Result<(), Failure>) {
     let job = layout.job_of(worker).expect("a worker is of one job");
     let results = &mut state.results[worker];
     let operation = results.ended;
@@ -342,7 +145,7 @@ fn finish<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker
 }
 
 /// What a handler is lent.
-struct Lent<'a, P: Modelled + ?Sized> {
+struct Lent<'a, P: Contents + ?Sized> {
     layout: &'a Layout<P>,
     index: usize,
     /// The job that it is called for.
@@ -352,7 +155,7 @@ struct Lent<'a, P: Modelled + ?Sized> {
     wrong: Option<String>,
 }
 
-impl<P: Modelled + ?Sized> Lent<'_, P> {
+impl<P: Contents + ?Sized> Lent<'_, P> {
     fn blame(&mut self, what: String) {
         self.wrong.get_or_insert(what);
     }
@@ -419,7 +222,7 @@ impl<P: Modelled + ?Sized> Lent<'_, P> {
     }
 
     fn put(&mut self, ways: Vec<(usize, PortId)>, header: &AnyHeader, payload: P::Owned) {
-        let source = self.layout.homes[self.index].at;
+        let source = self.layout.address_of(self.index);
         if ways.is_empty() {
             return self.blame(format!("{source:?} sent a packet where nobody lives"));
         }
@@ -427,14 +230,14 @@ impl<P: Modelled + ?Sized> Lent<'_, P> {
     }
 
     fn put_by_port(&mut self, port: PortId, header: &AnyHeader, payload: P::Owned) {
-        let here = self.layout.homes[self.index].at.node;
+        let here = self.layout.address_of(self.index).node;
         let way = self.layout.map.neighbours(here).get(port.index()).and_then(|next| self.layout.way_by(self.job, next));
         self.put(way.into_iter().collect(), header, payload);
     }
 
     /// Aggregators see the packet on its way, so it goes one hop; otherwise it arrives, since how long it takes is left out.
     fn put_by_route(&mut self, route: Route, header: &AnyHeader, payload: P::Owned) {
-        let here = self.layout.homes[self.index].at.node;
+        let here = self.layout.address_of(self.index).node;
         let ways = match route.via {
             Via::Direct => self.layout.node_by(self.job, route.to).map(|to| (to, PortId(0))).into_iter().collect(),
             Via::Aggregators => self.layout.next_hops(self.job, here, route.to),
@@ -443,7 +246,7 @@ impl<P: Modelled + ?Sized> Lent<'_, P> {
     }
 }
 
-impl<P: Modelled + ?Sized> Tx<AnyHeader, P> for Lent<'_, P> {
+impl<P: Contents + ?Sized> Tx<AnyHeader, P> for Lent<'_, P> {
     fn send(&mut self, to: Egress<'_>, header: &AnyHeader, body: Body<'_, P>) {
         let Ok(payload) = self.payload(body) else {
             return self.blame("a node sent a piece that its worker does not have".into());
@@ -525,11 +328,15 @@ impl<P: Modelled + ?Sized> Tx<AnyHeader, P> for Lent<'_, P> {
 
 #[cfg(test)]
 mod tests {
-    use fanin_core::{Duration, ElementOp, Payload, PayloadOp};
-    use fanin_systems::{System, build};
+    use std::collections::BTreeMap;
+
+    use fanin_core::payload::Density;
+    use fanin_core::{Duration, ElementOp, NetworkMap, NodeId, Payload, PayloadOp};
+    use fanin_systems::{JobSpec, System, build};
 
     use super::*;
     use crate::model::Limits;
+    use crate::model::layout::Placing;
 
     const ELEMENTS: u64 = 10;
 

@@ -16,6 +16,7 @@
 
 mod death;
 mod driver;
+mod layout;
 mod payload;
 mod state;
 
@@ -24,10 +25,11 @@ use fanin_core::{Census, CollectiveKind, Duration, Instant, NetworkMap, Node, Pa
 use fanin_systems::{AnyNode, BuildError, JobSpec, build, shared};
 use stateright::{Model, Property};
 
-pub use death::Gone;
-use driver::{Layout, Placing, Step};
-pub use payload::{Modelled, Vectors};
-pub use state::{Fate, Packet, State};
+pub use driver::Modelled;
+use driver::Step;
+use layout::{Layout, Placing};
+pub use payload::{Contents, Vectors};
+pub use state::{Fate, Gone, Packet, State};
 
 /// How much may go wrong on any one path through the states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -281,12 +283,11 @@ impl<P: Modelled + ?Sized> NetworkModel<P> {
         self.jobs_end && is_over
     }
 
-    /// Whether a switch has something for a job of SHARP none of whose workers has heard so, although nothing is under way or was lost.
-    fn keeps_for_nobody(&self, state: &State<P>, job: usize) -> bool {
+    /// Whether a switch is reserved for a job none of whose workers has heard so, although nothing is under way or was lost.
+    fn is_reserved_for_nobody(&self, state: &State<P>, job: usize) -> bool {
         let nothing_lost = self.limits.losses == 0 && self.limits.early_timeouts == 0 && !self.late_worker && self.may_crash.is_none();
-        let has_heard = |worker: usize| matches!(&state.nodes[worker], AnyNode::SharpWorker(worker) if worker.holds());
-        let nobody_has = !self.layout.workers_of(job).any(has_heard);
-        nothing_lost && state.packets.is_empty() && nobody_has && state.remembers_sharp(self.layout.id(job))
+        let nobody_has = !self.layout.workers_of(job).any(|worker| state.nodes[worker].has_reserved());
+        nothing_lost && state.packets.is_empty() && nobody_has && state.has_reserved(self.layout.id(job))
     }
 
     /// Whether a timer of this node may run out.
@@ -422,7 +423,7 @@ impl<P: Modelled + ?Sized> Model for NetworkModel<P> {
                 let is_left =
                     |job: &usize| matches!(state.fates[*job], Fate::Over | Fate::Buried) && state.remembers(model.layout.id(*job));
                 let holds = state.packets.is_empty() && model.is_complete(state) && state.holds_something(&model.layout);
-                !holds && !(0..model.layout.jobs()).any(|job| is_left(&job) || model.keeps_for_nobody(state, job))
+                !holds && !(0..model.layout.jobs()).any(|job| is_left(&job) || model.is_reserved_for_nobody(state, job))
             }),
             Property::sometimes(COMPLETE, |model: &NetworkModel<P>, state: &State<P>| model.is_complete(state)),
         ]
@@ -435,8 +436,8 @@ pub const EXACT: &str = "every piece is the exact sum, once";
 pub const NEVER_STUCK: &str = "never stuck";
 /// Time need not pass more often than losses explain.
 pub const PROGRESS: &str = "time passes only as often as losses explain";
-/// When all is done and nothing is under way, no switch of Canary holds a descriptor, unless it will give it up when its time is over; a job
-/// of which switches know that it is over has nothing there; nor has one of SHARP that was refused.
+/// When all is done and nothing is under way, no switch holds what it should have given up by itself (Canary's descriptors); a job of which
+/// switches know that it is over has nothing there; nor is one reserved for a job that was refused (SHARP).
 pub const NOTHING_LEFT: &str = "nothing is left behind";
 /// There is a way to the end.
 pub const COMPLETE: &str = "all workers complete";

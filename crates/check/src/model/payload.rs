@@ -6,9 +6,6 @@ use fanin_core::{Census, ElementOp, JobId, OpError, Payload, PayloadOp, Piece, R
 use fanin_sim::vectors::test_elements;
 use fanin_systems::{BuildError, JobSpec};
 
-use super::driver::{Layout, Step, drive};
-use super::state::State;
-
 /// What the vectors of a job have in common.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Vectors<Op> {
@@ -27,17 +24,13 @@ impl<Op> Vectors<Op> {
     }
 }
 
-/// A payload that every behaviour of a network can be looked at with.
-pub trait Modelled: Payload<Op: Send + Sync, Acc: Send + Sync, Owned: Ord + Send + Sync> + 'static {
+/// A payload whose vectors can be made, and compared with what a network has made of them.
+pub trait Contents: Payload<Op: Send + Sync, Acc: Send + Sync, Owned: Ord + Send + Sync> + 'static {
     /// Whether the payload has vectors for such a job.
     ///
     /// # Errors
     /// [`BuildError`] names what it has none for.
     fn check(spec: &JobSpec<'_, Self::Op>) -> Result<(), BuildError>;
-
-    /// A node does something. Whoever looks at all states would have all systems compiled anew; here that is done once for each payload.
-    #[doc(hidden)]
-    fn drive(layout: &Layout<Self>, state: &mut State<Self>, step: Step<Self>);
 
     /// What a rank contributes to a piece.
     ///
@@ -54,7 +47,7 @@ pub trait Modelled: Payload<Op: Send + Sync, Acc: Send + Sync, Owned: Ord + Send
     /// The reduction of what these ranks contribute to a piece, made the result; nothing where there are none.
     ///
     /// # Errors
-    /// As [`Modelled::input`] and [`Modelled::plus`].
+    /// As [`Contents::input`] and [`Contents::plus`].
     fn sum(vectors: &Vectors<Self::Op>, mut ranks: impl Iterator<Item = Rank>, piece: Piece) -> Result<Self::Owned, OpError> {
         let Some(first) = ranks.next() else { return Ok(Self::nothing()) };
         let (mut sum, mut workers) = (Self::input(vectors, first, piece)?, 1);
@@ -71,13 +64,9 @@ pub trait Modelled: Payload<Op: Send + Sync, Acc: Send + Sync, Owned: Ord + Send
     }
 }
 
-impl Modelled for Census {
+impl Contents for Census {
     fn check(_spec: &JobSpec<'_, ()>) -> Result<(), BuildError> {
         Ok(())
-    }
-
-    fn drive(layout: &Layout<Self>, state: &mut State<Self>, step: Step<Self>) {
-        drive(layout, state, step);
     }
 
     fn input(vectors: &Vectors<()>, rank: Rank, piece: Piece) -> Result<Census, OpError> {
@@ -96,7 +85,7 @@ fn built_in(op: &PayloadOp) -> Result<ElementOp, OpError> {
 }
 
 /// The vectors are those that the simulator has ([`test_elements`]).
-impl Modelled for [u8] {
+impl Contents for [u8] {
     fn check(spec: &JobSpec<'_, PayloadOp>) -> Result<(), BuildError> {
         let Some(op) = spec.op.built_in() else {
             return Err(BuildError::new("operator", "custom", "one that is built in, for a job whose every behaviour is looked at"));
@@ -106,10 +95,6 @@ impl Modelled for [u8] {
             return Err(BuildError::new("element_bytes", spec.element_bytes, expected));
         }
         Ok(())
-    }
-
-    fn drive(layout: &Layout<Self>, state: &mut State<Self>, step: Step<Self>) {
-        drive(layout, state, step);
     }
 
     fn input(vectors: &Vectors<PayloadOp>, rank: Rank, piece: Piece) -> Result<Box<[u8]>, OpError> {

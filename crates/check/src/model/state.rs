@@ -3,17 +3,16 @@
 use std::borrow::Borrow;
 
 use derive_where::derive_where;
-use fanin_core::{Address, JobId, Malformed, Node, PacketKind, PortId, Wire};
+use fanin_core::{Address, JobId, Malformed, PacketKind, PortId, Wire};
 use fanin_systems::{AnyHeader, AnyNode};
 
 use super::Limits;
-use super::death::Gone;
-use super::driver::Layout;
-use super::payload::Modelled;
+use super::layout::Layout;
+use super::payload::Contents;
 
 /// A packet under way. Headers are kept as bytes: they have an order then, so that equal sets of packets are equal states.
 #[derive_where(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Packet<P: Modelled + ?Sized> {
+pub struct Packet<P: Contents + ?Sized> {
     /// Where it may arrive, and by which port: several where paths are equally short.
     pub(super) ways: Vec<(usize, PortId)>,
     pub(super) source: Address,
@@ -25,7 +24,7 @@ pub struct Packet<P: Modelled + ?Sized> {
     copies: u8,
 }
 
-impl<P: Modelled + ?Sized> Packet<P> {
+impl<P: Contents + ?Sized> Packet<P> {
     pub(super) fn new(ways: Vec<(usize, PortId)>, (job, source): (usize, Address), header: &AnyHeader, payload: P::Owned) -> Self {
         let mut bytes = [0; AnyHeader::MAX_LEN];
         header.emit(&mut bytes);
@@ -47,7 +46,7 @@ impl<P: Modelled + ?Sized> Packet<P> {
 
 /// What a worker has got.
 #[derive_where(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Results<P: Modelled + ?Sized> {
+pub struct Results<P: Contents + ?Sized> {
     /// Operations begun and ended.
     pub begun: usize,
     /// Operations ended.
@@ -65,7 +64,7 @@ pub struct Results<P: Modelled + ?Sized> {
     pub(super) has_given_up: bool,
 }
 
-impl<P: Modelled + ?Sized> Results<P> {
+impl<P: Contents + ?Sized> Results<P> {
     pub(super) fn has_begun(&self) -> bool {
         self.begun > 0
     }
@@ -95,9 +94,22 @@ impl Fate {
     }
 }
 
+/// A worker that the others must do without.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gone {
+    /// Its place among the nodes.
+    pub(super) worker: usize,
+    /// Where it lives.
+    pub(super) address: Address,
+    /// It does nothing any more; else somebody only takes it for dead.
+    pub(super) is_dead: bool,
+    /// Somebody has noticed.
+    pub(super) is_noticed: bool,
+}
+
 /// A state.
 #[derive_where(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct State<P: Modelled + ?Sized> {
+pub struct State<P: Contents + ?Sized> {
     /// Workers by rank, then the others.
     pub nodes: Vec<AnyNode<P>>,
     /// What is under way, in a fixed order.
@@ -120,7 +132,7 @@ pub struct State<P: Modelled + ?Sized> {
     pub rounds: u8,
 }
 
-impl<P: Modelled + ?Sized> State<P> {
+impl<P: Contents + ?Sized> State<P> {
     pub(super) fn new(nodes: Vec<AnyNode<P>>, (jobs, workers): (usize, usize), limits: &Limits) -> Self {
         State {
             nodes,
@@ -143,29 +155,19 @@ impl<P: Modelled + ?Sized> State<P> {
 
     /// Whether a switch still has something of a job that is over.
     pub(super) fn remembers(&self, job: JobId) -> bool {
-        self.nodes.iter().any(|node| match node {
-            AnyNode::AtpSwitch(switch) => switch.in_use_by(job) > 0,
-            AnyNode::SharpSwitch(switch) => switch.is_held_by(job),
-            AnyNode::CanarySharedSwitch(switch) => switch.in_use_by(job) > 0,
-            _ => false,
-        })
+        self.nodes.iter().any(|node| node.has_of(job))
     }
 
-    /// Whether a switch still holds something of a job that lives and will not give it up when its time is over; only Canary's give
-    /// everything up by themselves. What a job has left that has crashed goes when switches are told of its end.
+    /// Whether a switch still holds something of a job that lives and will not give it up when its time is over, as it would by itself. What
+    /// a job has left that has crashed goes when switches are told of its end.
     pub(super) fn holds_something(&self, layout: &Layout<P>) -> bool {
-        let living = (0..layout.jobs()).filter(|job| !self.fates[*job].is_gone()).map(|job| layout.id(job));
-        let holds = |node: &AnyNode<P>| match node {
-            AnyNode::CanarySwitch(switch) => switch.descriptors_in_use() > 0,
-            AnyNode::CanarySharedSwitch(switch) => living.clone().any(|job| switch.in_use_by(job) > 0),
-            _ => false,
-        };
-        self.nodes.iter().any(|node| holds(node) && node.next_timeout().is_none())
+        let living: Vec<JobId> = (0..layout.jobs()).filter(|job| !self.fates[*job].is_gone()).map(|job| layout.id(job)).collect();
+        self.nodes.iter().any(|node| node.is_overdue(&living))
     }
 
-    /// Whether a switch of SHARP has something for a job.
-    pub(super) fn remembers_sharp(&self, job: JobId) -> bool {
-        self.nodes.iter().any(|node| matches!(node, AnyNode::SharpSwitch(switch) if switch.is_held_by(job)))
+    /// Whether a switch is reserved for a job.
+    pub(super) fn has_reserved(&self, job: JobId) -> bool {
+        self.nodes.iter().any(|node| node.is_reserved_for(job))
     }
 
     pub(super) fn lose(&mut self, place: usize) {

@@ -43,11 +43,11 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
 use super::graphml;
-use crate::errors::{PlanError, Refuse};
-use crate::read::read;
+use crate::reading::read::read;
+use crate::reading::tree::Tree;
+use crate::reading::units::{Bytes, Count, Rate, Time};
+use crate::reading::{PlanError, Refuse};
 use crate::schema::one;
-use crate::tree::Tree;
-use crate::units::{Bytes, Count, Rate, Time};
 
 /// A network of the user's own.
 #[derive(Clone, PartialEq, Debug)]

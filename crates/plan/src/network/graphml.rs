@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 
-use crate::errors::PlanError;
-use crate::tree::{Key, Kind, Origin, Tree};
+use crate::reading::PlanError;
+use crate::reading::tree::{Key, Kind, Origin, Tree};
 
 const SWITCH_DATA: &[&str] = &["aggregates", "aggregation_rate", "memory"];
 const LINK_DATA: &[&str] = &["rate", "latency", "cost", "count"];

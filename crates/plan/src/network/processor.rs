@@ -5,9 +5,9 @@ use fanin_sim::NetworkConfig;
 use fanin_sim::engine::{NO_CORES, Processing};
 use fanin_systems::{AnyHeader, block_of};
 
-use crate::errors::{PlanError, Refuse};
+use crate::reading::units::Time;
+use crate::reading::{PlanError, Refuse};
 use crate::schema::{Network, Processor};
-use crate::units::Time;
 
 /// Cores of a switch; Flare has 512.
 const CORES_MAX: u32 = 4_096;

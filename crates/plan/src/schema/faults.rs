@@ -4,7 +4,7 @@ use fanin_core::PacketKind;
 use serde::Deserialize;
 
 use super::{no_time, yes};
-use crate::units::{Fraction, Time};
+use crate::reading::units::{Fraction, Time};
 
 /// `[faults]`.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,7 +5,7 @@ use fanin_sim::traffic::own::NamedPattern;
 use serde::{Deserialize, Deserializer};
 
 use super::own::NamedOr;
-use crate::own::{BALANCERS, PATTERNS};
+use super::registry::{BALANCERS, PATTERNS};
 
 /// Load balancers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

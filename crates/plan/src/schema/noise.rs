@@ -10,8 +10,8 @@ use serde::{Deserialize, de};
 use serde_json::Value;
 
 use super::own::{Names, Plain, entries, own};
-use crate::own::NOISES;
-use crate::units::{Fraction, Time};
+use super::registry::NOISES;
+use crate::reading::units::{Fraction, Time};
 
 /// `noise`.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]

@@ -11,8 +11,8 @@ use serde::de::{self, Deserializer, Error, Expected, IntoDeserializer, MapAccess
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
-use crate::own::Registry;
-use crate::units::{Bytes, Fraction, Rate, RateOrNone, Time};
+use super::registry::Registry;
+use crate::reading::units::{Bytes, Fraction, Rate, RateOrNone, Time};
 
 /// Key of a table that says which one it is.
 const NAME: &str = "name";

@@ -9,36 +9,16 @@ use std::borrow::Borrow;
 use fanin_core::{DropReason, NodeId, PacketKind, Role, Wire, Worker};
 
 use super::{NONE, ROLES, Simulation};
-use crate::link::{Link, link_flags};
+use crate::adder::Adder;
+use crate::link::link_flags;
 use crate::net::HeldBack;
 use crate::packet::flags;
-use crate::scenario::SetupError;
+use crate::setup::SetupError;
 use crate::vectors::Simulated;
 
 /// What a lossless network expects of its switches.
 pub const NO_ADDING: &str =
     "switches without aggregation_rate with network.lossless: what waits to be added would have to hold credits back";
-
-/// The adder behind a link.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Adder {
-    /// Time of a byte in 2^-16 ps; 0 where the switch is as fast as the link.
-    byte_time: u64,
-    /// When it has added all that came.
-    until_ps: u64,
-    /// What may wait, as the time that it takes.
-    limit_ps: u64,
-    /// From when on what comes is marked.
-    mark_ps: u64,
-}
-
-impl Adder {
-    fn new(bits_per_second: u64, queue_bytes: u64, mark_bytes: u64) -> Self {
-        let byte_time = Link::byte_time_of(bits_per_second);
-        let time = |bytes: u64| u64::try_from((u128::from(bytes) * u128::from(byte_time)) >> 16).unwrap_or(u64::MAX);
-        Adder { byte_time, until_ps: 0, limit_ps: time(queue_bytes), mark_ps: time(mark_bytes) }
-    }
-}
 
 impl<N, P> Simulation<N, P>
 where

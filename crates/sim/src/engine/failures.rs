@@ -3,7 +3,7 @@
 use fanin_core::{DropReason, Instant, NodeId, PortId, Wire, Worker};
 
 use super::Simulation;
-use crate::faults::{Change, timeline};
+use crate::faults::timeline::{Change, timeline};
 use crate::link::link_flags;
 use crate::packet::NO_PACKET;
 use crate::scenario::Scenario;

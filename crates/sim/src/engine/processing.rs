@@ -16,7 +16,8 @@ use crate::link::link_flags;
 use crate::metrics::ProcessorResult;
 use crate::net::HeldBack;
 use crate::packet::flags;
-use crate::scenario::SetupError;
+use crate::setup::SetupError;
+use crate::tasks::{Handling, Task};
 use crate::vectors::Simulated;
 
 /// What a lossless network expects of its switches.
@@ -45,34 +46,6 @@ pub struct Processing<H> {
     pub mark_bytes: u64,
     /// The block that a header is about, of systems whose packets say that.
     pub block_of: fn(&H) -> Option<u64>,
-}
-
-/// What a core handles at the moment: how much that is, and what the node has sent.
-#[derive(Debug, Default)]
-pub(crate) struct Handling {
-    /// Places that were looked at for a sum that leaves.
-    pub places_scanned: u32,
-    /// Packets by the link by which they leave.
-    pub outputs: Vec<(u32, u32)>,
-}
-
-/// A packet at a switch with cores.
-#[derive(Debug)]
-pub(crate) struct Task {
-    /// The link by which it came, and the packet.
-    link: u32,
-    place: u32,
-    /// Where the switch's state is, and the group of its cores.
-    switch: u32,
-    group: u32,
-    /// What may be locked.
-    block: u64,
-    bytes: u64,
-    /// When it came, and when a core took it.
-    arrived_ps: u64,
-    taken_ps: u64,
-    /// What leaves when it is done.
-    outputs: Vec<(u32, u32)>,
 }
 
 /// Cores of a switch to which the same blocks' packets go.
@@ -174,11 +147,6 @@ impl<H> Processors<H> {
         let next = group.waiting.pop_front();
         [of_block, next.and_then(|next| self.take(now, next))]
     }
-}
-
-impl Task {
-    const EMPTY: Task =
-        Task { link: 0, place: 0, switch: 0, group: 0, block: 0, bytes: 0, arrived_ps: 0, taken_ps: 0, outputs: Vec::new() };
 }
 
 impl<N, P> Simulation<N, P>

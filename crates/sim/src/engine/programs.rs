@@ -13,7 +13,7 @@ use super::failures::Host;
 use super::{NONE, Simulation};
 use crate::programs::{Call, ProgramFailure, ProgramJob, ProgramResult, Span, Step};
 use crate::random::Purpose;
-use crate::scenario::SetupError;
+use crate::setup::SetupError;
 use crate::vectors::Simulated;
 use lanes::LaneState;
 

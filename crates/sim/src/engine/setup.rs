@@ -4,7 +4,8 @@ use fanin_core::{JobNodes, SharedNode, Wire, Worker};
 
 use super::{DEADLOCK_CHECK_PS, Simulation};
 use crate::credits::TIME_MAX_PS;
-use crate::scenario::{Scenario, SetupError};
+use crate::scenario::Scenario;
+use crate::setup::SetupError;
 use crate::topology::Topology;
 use crate::vectors::Simulated;
 

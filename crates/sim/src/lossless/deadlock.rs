@@ -2,9 +2,8 @@
 
 use fanin_core::Wire;
 
-use super::NO_LINK;
 use crate::net::Net;
-use crate::packet::NO_PACKET;
+use crate::packet::{NO_LINK, NO_PACKET};
 
 impl<H: Wire, O: Clone> Net<H, O> {
     /// A cycle of links each of which waits for the next, if there is one: nothing on it will ever move.

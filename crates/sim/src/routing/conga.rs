@@ -282,7 +282,7 @@ pub(crate) fn pair(routes: &Routes, source: u32, destination: u32) -> Pair {
 mod tests {
     use super::*;
     use crate::random::Purpose;
-    use crate::scenario::LinkSpeed;
+    use crate::setup::LinkSpeed;
     use crate::shape::Shape;
     use fanin_core::Duration;
 

@@ -163,7 +163,7 @@ fn hops(topology: &Topology, routes: &Routes, switches: u32) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::random::Purpose;
-    use crate::scenario::LinkSpeed;
+    use crate::setup::LinkSpeed;
     use crate::shape::Shape;
     use fanin_core::Duration;
 

@@ -82,7 +82,7 @@ impl Drill {
 mod tests {
     use super::*;
     use crate::random::Purpose;
-    use crate::scenario::LinkSpeed;
+    use crate::setup::LinkSpeed;
     use crate::shape::Shape;
     use crate::topology::Topology;
     use fanin_core::Duration;

@@ -3,7 +3,7 @@
 use fanin_core::{NetworkMap, NodeId};
 
 use super::Topology;
-use crate::scenario::LinkSpeed;
+use crate::setup::LinkSpeed;
 use crate::shape::Wiring;
 
 /// A network that is being laid out.

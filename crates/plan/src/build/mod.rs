@@ -1,0 +1,178 @@
+//! From one point of a plan and a seed to what the simulator needs. Sizes that depend on each other are checked here.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `prepared` | what one run needs, and the nodes of its jobs |
+//! | `traffic` | background traffic; whether what is sent fits the queues |
+
+mod prepared;
+mod traffic;
+
+use fanin_core::Duration;
+use fanin_sim::JobSchedule;
+use fanin_sim::flows::FlowConfig;
+use fanin_sim::scenario::Scenario;
+use fanin_sim::topology::Topology;
+use fanin_sim::traffic::{Pattern, TrafficConfig};
+
+use crate::jobs::faults::faults;
+use crate::jobs::placement::{Free, apply_operator, place_jobs};
+use crate::jobs::training::{arrivals, check, driven, schedule, starts};
+use crate::jobs::workload::keys::check_keys;
+use crate::jobs::workload::lanes::{Lanes, PreparedProgram, lanes};
+use crate::jobs::{PreparedJob, aggregators, beside, indices, size};
+use crate::network::processor::processing;
+use crate::network::{capabilities, forwarding, network, rates};
+use crate::reading::tree::Tree;
+use crate::reading::{PlanError, Refuse};
+use crate::schema::Setup;
+pub use prepared::{Listed, Prepared};
+use traffic::{check_frames, traffic};
+
+/// Which jobs a run has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Jobs {
+    /// All, and what there is beside them.
+    All,
+    /// This one by itself, without background traffic.
+    Only(usize),
+}
+
+/// Builds what a run of `setup` with this seed needs.
+///
+/// # Errors
+/// [`PlanError`] with file, line, key, value and what was expected.
+pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs), context: &str) -> Result<Prepared, PlanError> {
+    let refuse = Refuse { file, tree };
+    let network = network(&refuse, &setup.general.network)?;
+    let mut topology = Topology::new(&network.shape).map_err(|error| refuse.setup(&error))?;
+    for switch in forwarding(&refuse, &setup.general.network, &topology)? {
+        topology.map.forward_only(switch);
+    }
+    topology.map.set_marks(network.ecn_mark_bytes != u64::MAX);
+    let capabilities = capabilities(&refuse, &setup.general.network, &topology)?;
+    let processing = processing(&refuse, &setup.general.network, &network)?;
+    network.check_ways(&topology).map_err(|error| refuse.setup(&error))?;
+    check_frames(&refuse, &network, setup)?;
+    let mut free = Free::new(&topology, seed);
+    let mut placed = place_jobs(&refuse, setup, &mut free)?;
+    placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
+    placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
+    placed.iter_mut().for_each(|job| follow_rate(&topology, job));
+    let mut numbered: Vec<_> = (0..).zip(arrivals(&placed, seed)).collect();
+    let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
+    let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;
+    let faults = faults(&refuse, setup, &topology, &placed)?;
+    let mut traffic = traffic(&refuse, setup, (&topology, &network), &mut free)?;
+    if let Jobs::Only(number) = jobs {
+        // What is drawn for a job depends on its number, which it keeps.
+        (placed, numbered) = (vec![placed.swap_remove(number)], vec![numbered.swap_remove(number)]);
+        flows.clear();
+        traffic.clear();
+    }
+    let has_workload = placed.iter().any(|job| job.settings.workload.is_some());
+    if !has_workload {
+        // What would take too much is not even made.
+        aggregators::divide(&refuse, setup, &mut placed)?;
+        size::check_jobs(&refuse, setup, &topology, &placed)?;
+    }
+    let Expanded { mut jobs, programs, listed, schedules } = expand(&refuse, placed, &numbered, seed)?;
+    if has_workload {
+        aggregators::divide(&refuse, setup, &mut jobs)?;
+        size::check_jobs(&refuse, setup, &topology, &jobs)?;
+    }
+    let placed = jobs;
+    let run = &setup.general.run;
+    if run.time_limit.0 == Duration::ZERO {
+        return Err(refuse.at("run.time_limit", "a time above 0"));
+    }
+    if series_interval_with(setup, &programs) {
+        return Err(refuse.at("run.series_interval", "no such key beside a job with a workload, whose groups come and go"));
+    }
+    let none = placed.is_empty() && programs.is_empty();
+    // A pattern from elsewhere says itself whether it ends.
+    let is_endless = |config: &TrafficConfig| config.messages.is_none() && !matches!(config.pattern, Pattern::Own(_));
+    if none && traffic.iter().any(is_endless) {
+        return Err(refuse.say("jobs", "none", "a job, or traffic with a number of messages"));
+    }
+    if none && !flows.iter().all(FlowConfig::ends) {
+        return Err(refuse.say("jobs", "none", "a job, or flows that end"));
+    }
+    if none && traffic.is_empty() && flows.is_empty() {
+        return Err(refuse.say("jobs", "none", "a job or traffic"));
+    }
+    let time_limit = if programs.is_empty() || refuse.has("run.time_limit") { run.time_limit.0 } else { WORKLOAD_TIME_LIMIT };
+    let scenario = Scenario { network, jobs: schedules, traffic, flows, limits, faults, seed, time_limit, drain: run.drain };
+    let memory_interval = run.memory_interval.map(|interval| interval.0);
+    let series_interval = run.series_interval.map(|interval| interval.0);
+    for (key, interval) in [("run.memory_interval", memory_interval), ("run.series_interval", series_interval)] {
+        if interval == Some(Duration::ZERO) {
+            return Err(refuse.at(key, "a time above 0"));
+        }
+    }
+    Ok(Prepared {
+        topology,
+        scenario,
+        jobs: placed,
+        programs,
+        listed,
+        memory_interval,
+        watch: None,
+        series_interval,
+        capabilities,
+        processing,
+        file: file.to_string(),
+        context: context.to_string(),
+    })
+}
+
+/// Lets a job's systems follow the rate of its workers' links.
+fn follow_rate(topology: &Topology, job: &mut PreparedJob) {
+    if let Some(rate) = rates::slowest(topology, &job.hosts) {
+        job.follow_rate(rate);
+    }
+}
+
+/// A run with a workload is given up at this time where the plan does not say: as late as lossless links allow.
+const WORKLOAD_TIME_LIMIT: Duration = Duration::from_ms(280_000);
+
+fn series_interval_with(setup: &Setup, programs: &[PreparedProgram]) -> bool {
+    setup.general.run.series_interval.is_some() && !programs.is_empty()
+}
+
+/// The plan's jobs as the network has them.
+#[derive(Default)]
+struct Expanded {
+    jobs: Vec<PreparedJob>,
+    programs: Vec<PreparedProgram>,
+    listed: Vec<Listed>,
+    schedules: Vec<JobSchedule>,
+}
+
+/// Makes lanes of jobs with a workload; the others stay as they are. `numbered` has the number of each, by which is drawn, and when it comes.
+fn expand(refuse: &Refuse<'_>, placed: Vec<PreparedJob>, numbered: &[(u64, Duration)], seed: u64) -> Result<Expanded, PlanError> {
+    let mut expanded = Expanded::default();
+    for job in &placed {
+        check_keys(refuse, job.entry, &job.settings)?;
+        check(refuse, job.entry, &job.settings.common)?;
+    }
+    let has_workload = |job: &PreparedJob| job.settings.workload.is_some();
+    for (job, (number, arrives)) in placed.iter().zip(numbered).filter(|(job, _)| !has_workload(job)) {
+        expanded.schedules.push(schedule(refuse, job, seed, *number, *arrives)?);
+        expanded.jobs.push(job.clone());
+    }
+    let mut ordinary = 0..expanded.jobs.len();
+    for (job, (number, arrives)) in placed.iter().zip(numbered) {
+        let Some(source) = &job.settings.workload else {
+            expanded.listed.push(Listed::Job(ordinary.next().unwrap_or(0)));
+            continue;
+        };
+        let start = starts(job, source.workload.ranks as usize, (seed, *number), *arrives);
+        let Lanes { program, jobs } = lanes(refuse, (job, source), expanded.jobs.len(), &start, *arrives)?;
+        expanded.schedules.extend(jobs.iter().map(driven));
+        expanded.jobs.extend(jobs);
+        expanded.listed.push(Listed::Program(expanded.programs.len()));
+        expanded.programs.push(program);
+    }
+    Ok(expanded)
+}

@@ -1,0 +1,330 @@
+//! `[network]`: shape, links, queues and balancers.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`mod@file`] | networks cable by cable, in files |
+//! | `graphml` | the same as other programs write them |
+//! | [`processor`] | what switches compute with |
+//! | [`rates`] | how fast the links of hosts are |
+
+pub mod file;
+mod graphml;
+pub mod processor;
+pub mod rates;
+
+use std::path::Path;
+
+use fanin_core::NodeId;
+use fanin_sim::lossless::{CHANNELS_MAX, LosslessConfig, SwitchModel};
+use fanin_sim::routing::{Balancer, Conga};
+use fanin_sim::scenario::{LinkSpeed, NetworkConfig};
+use fanin_sim::shape::Shape;
+use fanin_sim::topology::Topology;
+
+use crate::reading::size::RUN_BYTES_MAX;
+use crate::reading::units::{Count, Rate, Time, bytes_about};
+use crate::reading::{PlanError, Refuse};
+use crate::schema::{Aggregating, AsWired, Lossless, Network, QUEUE_BYTES_DEFAULT, Routing, ShapeName, SwitchModelName};
+use file::{Capability, LinkDefaults, NetworkFile};
+
+/// About what an entry of a table of ways and a cable take.
+const WAY_BYTES: u64 = 8;
+const CABLE_BYTES: u64 = 600;
+
+/// What tables of ways and cables take.
+fn network_bytes(hosts: u64, switches: u64, cables: u64) -> u64 {
+    hosts.saturating_mul(switches).saturating_mul(WAY_BYTES).saturating_add(cables.saturating_mul(CABLE_BYTES))
+}
+
+/// Reads what the simulator needs to know of a network.
+///
+/// # Errors
+/// [`PlanError`] with the key, its value and what was expected.
+pub fn network(refuse: &Refuse<'_>, config: &Network) -> Result<NetworkConfig, PlanError> {
+    let shape = Reader { refuse, config }.shape()?;
+    let background =
+        config.background_routing.map(|routing| balancer(refuse, config, "network.background_routing", routing)).transpose()?;
+    let collective = balancer(refuse, config, "network.routing", config.routing)?;
+    let balancers = [collective, background.unwrap_or(collective)];
+    let small = |path: &str, bytes: u64, max: u32| {
+        u32::try_from(bytes).ok().filter(|bytes| *bytes <= max).ok_or_else(|| refuse.at(path, format!("at most {max} bytes")))
+    };
+    Ok(NetworkConfig {
+        shape,
+        queue_bytes: config.queue.map_or(QUEUE_BYTES_DEFAULT, |bytes| bytes.0),
+        lossless: lossless(refuse, config, balancers)?,
+        ecn_mark_bytes: config.ecn.map_or(u64::MAX, |bytes| bytes.0),
+        nic_queue_bytes: config.nic_queue.0,
+        frame_overhead_bytes: small("network.frame_overhead", config.frame_overhead.0, 10_000)?,
+        frame_bytes_min: small("network.frame_min", config.frame_min.0, 10_000)?,
+        collective_balancer: balancers[0],
+        background_balancer: balancers[1],
+    })
+}
+
+/// The balancer that a plan means by `routing`, which it has at `key`.
+fn balancer(refuse: &Refuse<'_>, config: &Network, key: &str, routing: Routing) -> Result<Balancer, PlanError> {
+    let most = Balancer::DRILL_MAX;
+    if !(1..=most).contains(&config.drill_samples) {
+        return Err(refuse.at("network.drill_samples", format!("1 to {most} queues")));
+    }
+    if config.drill_memory > most {
+        return Err(refuse.at("network.drill_memory", format!("at most {most} queues")));
+    }
+    let (rate_ps, aging_ps) = (config.conga_time.0.as_ps(), config.conga_aging.0.as_ps());
+    for (key, ps) in [("network.conga_time", rate_ps), ("network.conga_aging", aging_ps)] {
+        if ps < 1_000 {
+            return Err(refuse.at(key, "1 ns or more"));
+        }
+    }
+    let gap_ps = config.flowlet_gap.0.as_ps();
+    let of_dragonflies = matches!(routing, Routing::Minimal | Routing::Valiant | Routing::Ugal);
+    if of_dragonflies && config.shape != ShapeName::Dragonfly {
+        return Err(refuse.at(key, "another routing: this one is for shape = \"dragonfly\""));
+    }
+    Ok(match routing {
+        Routing::Ecmp => Balancer::Ecmp,
+        Routing::Destination => Balancer::Destination,
+        Routing::Random | Routing::Minimal => Balancer::Random,
+        Routing::Flowlet => Balancer::Flowlet { gap_ps },
+        Routing::Adaptive => Balancer::Adaptive { threshold: config.adaptive_threshold.0 },
+        Routing::Drill => Balancer::Drill { samples: config.drill_samples, memory: config.drill_memory },
+        Routing::Conga => Balancer::Conga(Conga { gap_ps, rate_ps, aging_ps }),
+        Routing::Valiant => Balancer::Valiant,
+        Routing::Ugal => Balancer::Ugal,
+        Routing::Own(own) => Balancer::Own(own),
+    })
+}
+
+/// The switches that only forward: all but those that the plan names, or that the network's file says aggregate.
+///
+/// # Errors
+/// [`PlanError`] where a name is no switch's, or there is no file.
+pub fn forwarding(refuse: &Refuse<'_>, config: &Network, topology: &Topology) -> Result<Vec<NodeId>, PlanError> {
+    let able: Vec<NodeId> = match &config.aggregating {
+        None => return Ok(Vec::new()),
+        Some(Aggregating::Named(names)) => {
+            let switch = |(index, name): (usize, &String)| {
+                let node = topology.node_named(name).filter(|node| !topology.map.is_host(*node));
+                node.ok_or_else(|| refuse.at(&format!("network.aggregating[{index}]"), "the name of a switch"))
+            };
+            names.iter().enumerate().map(switch).collect::<Result<_, _>>()?
+        }
+        Some(Aggregating::AsWired(AsWired::File)) => {
+            let file =
+                Reader { refuse, config }.file().map_err(|_| refuse.at("network.aggregating", "names of switches with this shape"))?;
+            topology.map.switches().zip(file.switches).filter(|(_, switch)| switch.aggregates).map(|(node, _)| node).collect()
+        }
+    };
+    Ok(topology.map.switches().filter(|switch| !able.contains(switch)).collect())
+}
+
+/// What the network's file says of how fast switches add, and of their memory; of those that aggregate here.
+///
+/// # Errors
+/// [`PlanError`] where the file cannot be read any more.
+pub fn capabilities(refuse: &Refuse<'_>, config: &Network, topology: &Topology) -> Result<Vec<(NodeId, Capability)>, PlanError> {
+    if config.shape != ShapeName::File {
+        return Ok(Vec::new());
+    }
+    let switches = topology.map.switches().zip(Reader { refuse, config }.file()?.switches);
+    Ok(switches.filter(|(node, switch)| topology.map.can_aggregate(*node) && switch.is_limited()).collect())
+}
+
+/// Reads the keys of a shape.
+struct Reader<'a> {
+    refuse: &'a Refuse<'a>,
+    config: &'a Network,
+}
+
+impl Reader<'_> {
+    /// Keys that only some shapes have: whether each is given, and which shapes have it.
+    fn keys_of_shapes(&self) -> [(&'static str, bool, &'static [ShapeName]); 19] {
+        use ShapeName::{Dragonfly, FatTree, FatTree3, File, Machines, Star};
+        let config = self.config;
+        [
+            ("hosts", config.hosts.is_some(), &[Star]),
+            ("leaves", config.leaves.is_some(), &[FatTree]),
+            ("hosts_per_leaf", config.hosts_per_leaf.is_some(), &[FatTree]),
+            ("spines", config.spines.is_some(), &[FatTree]),
+            ("parallel_links", config.parallel_links.is_some(), &[FatTree]),
+            ("ports", config.ports.is_some(), &[FatTree3]),
+            ("groups", config.groups.is_some(), &[Dragonfly]),
+            ("routers", config.routers.is_some(), &[Dragonfly]),
+            ("global_links", config.global_links.is_some(), &[Dragonfly]),
+            ("hosts_per_router", config.hosts_per_router.is_some(), &[Dragonfly]),
+            ("global_rate", config.global_rate.is_some(), &[Dragonfly]),
+            ("global_latency", config.global_latency.is_some(), &[Dragonfly]),
+            ("fabric_rate", config.fabric_rate.is_some(), &[FatTree, FatTree3, Dragonfly]),
+            ("fabric_latency", config.fabric_latency.is_some(), &[FatTree, FatTree3, Dragonfly]),
+            ("machines", config.machines.is_some(), &[Machines]),
+            ("per_machine", config.per_machine.is_some(), &[Machines]),
+            ("intra_rate", config.intra_rate.is_some(), &[Machines]),
+            ("intra_latency", config.intra_latency.is_some(), &[Machines]),
+            ("file", config.file.is_some(), &[File]),
+        ]
+    }
+
+    fn shape(&self) -> Result<Shape, PlanError> {
+        let config = self.config;
+        for (name, given, shapes) in self.keys_of_shapes() {
+            if given && !shapes.contains(&config.shape) {
+                let instead = match (name, config.shape) {
+                    ("hosts", ShapeName::FatTree) => "leaves and hosts_per_leaf instead,".to_string(),
+                    _ => "no such key".to_string(),
+                };
+                return Err(self.refuse.at(&format!("network.{name}"), format!("{instead} with shape = \"{}\"", config.shape.text())));
+            }
+        }
+        if config.shape == ShapeName::File {
+            return self.wired();
+        }
+        let link = self.link(config.rate, config.latency)?;
+        let other = |rate: Option<Rate>, latency: Option<Time>, or: LinkSpeed| LinkSpeed {
+            bits_per_second: rate.map_or(or.bits_per_second, |rate| rate.0),
+            latency: latency.map_or(or.latency, |latency| latency.0),
+        };
+        let fabric_link = other(config.fabric_rate, config.fabric_latency, link);
+        let shape = match config.shape {
+            ShapeName::Star | ShapeName::File => Shape::Star { hosts: self.needed("hosts", config.hosts)?, link },
+            ShapeName::FatTree => Shape::FatTree2 {
+                leaves: self.needed("leaves", config.leaves)?,
+                hosts_per_leaf: self.needed("hosts_per_leaf", config.hosts_per_leaf)?,
+                spines: self.needed("spines", config.spines)?,
+                parallel_links: config.parallel_links.map_or(1, |count| count.0),
+                host_link: link,
+                fabric_link,
+            },
+            ShapeName::Machines => Shape::FatTree2 {
+                leaves: self.needed("machines", config.machines)?,
+                hosts_per_leaf: self.needed("per_machine", config.per_machine)?,
+                spines: 1,
+                parallel_links: 1,
+                host_link: other(config.intra_rate, config.intra_latency, link),
+                fabric_link: link,
+            },
+            ShapeName::FatTree3 => Shape::FatTree3 { ports: self.needed("ports", config.ports)?, host_link: link, fabric_link },
+            ShapeName::Dragonfly => Shape::Dragonfly {
+                routers: self.needed("routers", config.routers)?,
+                groups: self.needed("groups", config.groups)?,
+                global_links: self.needed("global_links", config.global_links)?,
+                hosts_per_router: self.needed("hosts_per_router", config.hosts_per_router)?,
+                host_link: link,
+                local_link: fabric_link,
+                global_link: other(config.global_rate, config.global_latency, fabric_link),
+            },
+        };
+        self.check_size(&shape)?;
+        Ok(shape)
+    }
+
+    /// A path is taken from the plan's folder on.
+    fn wired(&self) -> Result<Shape, PlanError> {
+        let shape = Shape::Wired(self.file()?.wiring.into());
+        self.check_size(&shape)?;
+        Ok(shape)
+    }
+
+    fn file(&self) -> Result<NetworkFile, PlanError> {
+        let Some(name) = &self.config.file else {
+            return Err(self.refuse.at("network.file", "the name of a TOML or GraphML file"));
+        };
+        let path = Path::new(self.refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
+        NetworkFile::load(&path, LinkDefaults { rate: self.config.rate, latency: self.config.latency })
+    }
+
+    fn needed(&self, name: &str, value: Option<Count>) -> Result<u32, PlanError> {
+        value.map(|count| count.0).ok_or_else(|| self.refuse.at(&format!("network.{name}"), "a whole number of 1 or more"))
+    }
+
+    fn link(&self, rate: Option<Rate>, latency: Option<Time>) -> Result<LinkSpeed, PlanError> {
+        let rate = rate.ok_or_else(|| self.refuse.at("network.rate", "a rate, such as \"100Gb/s\""))?;
+        let latency = latency.ok_or_else(|| self.refuse.at("network.latency", "a time, such as \"300ns\""))?;
+        Ok(LinkSpeed { bits_per_second: rate.0, latency: latency.0 })
+    }
+
+    /// A network that would not fit any machine is refused before it is laid out.
+    fn check_size(&self, shape: &Shape) -> Result<(), PlanError> {
+        const HOSTS_MAX: u64 = 1 << 17;
+        const CABLES_MAX: u64 = 1 << 22;
+        const SWITCHES_MAX: u64 = 1 << 13;
+        if let Shape::FatTree3 { ports, .. } = shape {
+            // Of so many that sizes have no numbers.
+            let hosts = u128::from(*ports).pow(3) / 4;
+            if hosts > u128::from(u32::MAX) * 16 {
+                return Err(self.refuse.at("network.ports", format!("at most {HOSTS_MAX} hosts in all, not {hosts}")));
+            }
+        }
+        let size = shape.size();
+        let (hosts, switches, cables) = match shape {
+            Shape::Star { .. } => return Ok(()),
+            Shape::FatTree2 { .. } if self.config.shape == ShapeName::Machines => ("per_machine", "machines", "machines"),
+            Shape::FatTree2 { leaves, spines, .. } => ("leaves", if leaves > spines { "leaves" } else { "spines" }, "spines"),
+            Shape::FatTree3 { .. } => ("ports", "ports", "ports"),
+            Shape::Dragonfly { .. } => ("hosts_per_router", "groups", "routers"),
+            Shape::Wired(_) => ("file", "file", "file"),
+        };
+        let limits = [
+            (hosts, size.hosts, HOSTS_MAX, "hosts"),
+            (cables, size.cables, CABLES_MAX, "cables"),
+            (switches, size.switches, SWITCHES_MAX, "switches"),
+        ];
+        if let Some((key, count, most, what)) = limits.into_iter().find(|(_, count, most, _)| count > most) {
+            return Err(self.refuse.at(&format!("network.{key}"), format!("at most {most} {what} in all, not {count}")));
+        }
+        let bytes = network_bytes(size.hosts, size.switches, size.cables);
+        if bytes > RUN_BYTES_MAX {
+            let (about, most) = (bytes_about(bytes), bytes_about(RUN_BYTES_MAX));
+            let expected =
+                format!("less: ways from {} switches to {} hosts take about {about}, at most {most} are taken", size.switches, size.hosts);
+            return Err(self.refuse.at(&format!("network.{hosts}"), expected));
+        }
+        Ok(())
+    }
+}
+
+fn lossless(refuse: &Refuse<'_>, config: &Network, balancers: [Balancer; 2]) -> Result<Option<LosslessConfig>, PlanError> {
+    let Some(lossless) = &config.lossless else { return Ok(None) };
+    if config.queue.is_some() {
+        return Err(refuse.at("network.queue", "no such key beside lossless"));
+    }
+    let output_queued_has_none = [
+        ("output", lossless.output.is_some()),
+        ("arbitration", lossless.arbitration.is_some()),
+        ("made_packets", lossless.made_packets.is_some()),
+    ];
+    let model = match lossless.model {
+        SwitchModelName::InputQueued => SwitchModel::InputQueued,
+        SwitchModelName::OutputQueued => {
+            if let Some((key, _)) = output_queued_has_none.iter().find(|(_, given)| *given) {
+                return Err(refuse.at(&format!("network.lossless.{key}"), "no such key with model = \"output-queued\""));
+            }
+            SwitchModel::OutputQueued
+        }
+    };
+    Ok(Some(LosslessConfig {
+        model,
+        input_bytes: lossless.input.0,
+        output_bytes: lossless.output.unwrap_or(lossless.input).0,
+        arbitration: lossless.arbitration.unwrap_or_default(),
+        made_packets: lossless.made_packets.unwrap_or_default(),
+        channels: channels(refuse, config, lossless, balancers)?,
+    }))
+}
+
+/// Virtual channels: where the plan does not say, one for each class of hops that its routing needs.
+fn channels(refuse: &Refuse<'_>, config: &Network, lossless: &Lossless, balancers: [Balancer; 2]) -> Result<u8, PlanError> {
+    let is_dragonfly = config.shape == ShapeName::Dragonfly;
+    let Some(count) = lossless.channels else {
+        return Ok(match is_dragonfly {
+            true if balancers.iter().any(|balancer| balancer.goes_round()) => 3,
+            true => 2,
+            false => 1,
+        });
+    };
+    let key = "network.lossless.channels";
+    if !is_dragonfly {
+        return Err(refuse.at(key, format!("no such key with shape = \"{}\"", config.shape.text())));
+    }
+    u8::try_from(count.0).ok().filter(|count| *count <= CHANNELS_MAX).ok_or_else(|| refuse.at(key, format!("at most {CHANNELS_MAX}")))
+}
