@@ -6,7 +6,7 @@ use fanin_core::{ElementOp, JobId, NodeId, Operator, PayloadOp};
 use fanin_operator::{CustomOperator, Faults};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::topology::Topology;
-use fanin_systems::{JobSpec, System};
+use fanin_systems::{JobSpec, LongestWay, System};
 
 use super::errors::{PlanError, Refuse};
 use super::indices::Indices;
@@ -46,13 +46,22 @@ pub struct PreparedJob {
 impl PreparedJob {
     /// The slowest link of its hosts has this rate in bits per second: its systems follow it, but for what its table gives.
     pub fn follow_rate(&mut self, bits_per_second: u64) {
+        self.follow(&|system, is_given| system.at_rate(bits_per_second, is_given));
+    }
+
+    /// Hosts of its network are so far apart: its systems follow that, after the rate, but for what its table gives.
+    pub fn follow_ways(&mut self, longest: &dyn Fn() -> LongestWay) {
+        self.follow(&|system, is_given| system.on_ways(longest, is_given));
+    }
+
+    fn follow(&mut self, change: &dyn Fn(System, &dyn Fn(&str) -> bool) -> System) {
         let given = |table: Option<&Tree>, key: &str| table.is_some_and(|table| table.get(key).is_some());
         let own = Some(&self.table);
-        self.system = self.system.at_rate(bits_per_second, &|key| given(own, key));
+        self.system = change(self.system, &|key| given(own, key));
         let groups = self.table.get("groups");
         for (name, system) in &mut self.settings.groups {
             let table = groups.and_then(|groups| groups.get(name));
-            *system = system.at_rate(bits_per_second, &|key| given(table, key));
+            *system = change(*system, &|key| given(table, key));
         }
     }
 

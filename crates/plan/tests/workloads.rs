@@ -338,6 +338,38 @@ programs = [{ name = "all", ranks = "0-5", nodes = [
     }
 }
 
+/// Who leads the last block has ended its operation before the block's sum is sent: where its queue is full of another transfer, the sum goes when
+/// there is room, without anybody asking for it.
+#[test]
+fn a_leader_that_has_ended_sends_its_last_sum_when_there_is_room() {
+    let folder = Folder::new(
+        "owes",
+        r#"
+workload = 1
+ranks = 3
+groups = [{ name = "all", size = 3 }]
+programs = [
+  { name = "leads", ranks = "0", nodes = [
+    { id = "hand over", send = 1, bytes = "1MiB", stream = "other" },
+    { id = "sum", collective = "all-reduce", group = "all", bytes = "512B", element = "f32" },
+  ] },
+  { name = "takes", ranks = "1", nodes = [
+    { id = "take", receive = 0, bytes = "1MiB", stream = "other" },
+    { id = "sum", collective = "all-reduce", group = "all", bytes = "512B", element = "f32" },
+  ] },
+  { name = "waits", ranks = "2", nodes = [
+    { id = "sum", collective = "all-reduce", group = "all", bytes = "512B", element = "f32" },
+  ] },
+]
+"#,
+    );
+    let lossless = "lossless = { model = \"output-queued\", input = \"64KiB\" }\n";
+    let record = folder.run(&format!("{}{lossless}[[jobs]]\nsystem = \"canary\"\nworkload = \"step.toml\"\nreliable = false\n", star(3)));
+    job(&record);
+    // The transfer takes 89 us, and the queue before it is a part of that.
+    assert!(record.simulated_us < 100.0, "{} us", record.simulated_us);
+}
+
 #[test]
 fn a_rank_whose_host_dies_is_named_with_its_group() {
     let folder = Folder::new("death", &TWO.replace("AFTER", ""));
