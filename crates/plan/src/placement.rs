@@ -43,6 +43,9 @@ pub struct PreparedJob {
     pub table: Tree,
 }
 
+/// Changes a system, but for the keys that are given.
+type Change<'a> = dyn Fn(System, &dyn Fn(&str) -> bool) -> System + 'a;
+
 impl PreparedJob {
     /// The slowest link of its hosts has this rate in bits per second: its systems follow it, but for what its table gives.
     pub fn follow_rate(&mut self, bits_per_second: u64) {
@@ -54,7 +57,7 @@ impl PreparedJob {
         self.follow(&|system, is_given| system.on_ways(longest, is_given));
     }
 
-    fn follow(&mut self, change: &dyn Fn(System, &dyn Fn(&str) -> bool) -> System) {
+    fn follow(&mut self, change: &Change<'_>) {
         let given = |table: Option<&Tree>, key: &str| table.is_some_and(|table| table.get(key).is_some());
         let own = Some(&self.table);
         self.system = change(self.system, &|key| given(own, key));

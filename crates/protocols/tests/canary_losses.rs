@@ -217,14 +217,14 @@ fn in_the_fallback_each_worker_counts_once_and_is_answered_by_itself() {
 
 #[test]
 fn p14_a_broadcast_that_many_lack_is_sent_again_in_place_of_more_answers() {
-    let hosts = 12;
+    let hosts = 24;
     let mut h0 = reliable(0, hosts);
     h0.submits(0, 1);
     let others: Vec<u32> = (1..hosts).collect();
-    assert_eq!(h0.gets(0, contribution(0, 0, 11, 12), sum_of(&others, 0)).len(), 1);
+    assert_eq!(h0.gets(0, contribution(0, 0, 23, 24), sum_of(&others, 0)).len(), 1);
     let (answer, sum) = (CanaryHeader::Answer { id: named(0, 0) }, CanaryHeader::Broadcast { id: named(0, 0) });
     let whole = sum_of(&(0..hosts).collect::<Vec<_>>(), 0);
-    // Six of twelve: a loss behind the root concerns fewer.
+    // A quarter of 24: a loss behind the root concerns fewer.
     for rank in 1..6 {
         assert_eq!(h0.gets(0, request(0, 0, rank, 0), NOTHING), [(direct(rank), answer, whole)]);
     }

@@ -12,10 +12,10 @@ use crate::shared::serial::newer;
 /// So many workers ask for one sum at least, and it is sent along the tree again instead of to each worker by itself (`canary 9`, P14).
 const REQUESTS_FOR_BROADCAST: u32 = 4;
 
-/// How many workers ask for one sum where its broadcast was lost before its root, most likely: half of all. Behind a root it is lost for those behind one
-/// link only, and the root's descriptor is free: sent again it would reach nobody, and who is left to it would wait for a timeout.
+/// How many workers ask for one sum where its broadcast was lost before its root, most likely: a quarter of all. Behind a root it is lost for those
+/// behind one link only, and the root's descriptor is free: sent again it would reach nobody, and who is left to it would wait for a timeout.
 fn requests_for_broadcast(hosts: u32) -> u32 {
-    REQUESTS_FOR_BROADCAST.max(hosts / 2)
+    REQUESTS_FOR_BROADCAST.max(hosts.div_ceil(4))
 }
 
 /// From this attempt on a worker is told who is missing: the first requests are for what is lost, of which there is nothing to tell.
@@ -31,8 +31,8 @@ const ASKED_EVERY: u64 = 64;
 /// part of the patience.
 const ASKED_AFTER: u64 = 8;
 
-/// Who has waited too shortly waits for at most so many timeouts plus one, as a power of two.
-const CAUTION_MAX: u8 = 5;
+/// A leader that was mistaken ever again waits for two to this power timeouts, less one.
+const CAUTION_MAX: u8 = 3;
 
 /// So many blocks begun anew rightly, without a mistake among them, and a leader does not wait any more.
 const FOUND_MAX: u8 = 16;
