@@ -47,8 +47,8 @@ def series(name: str, figure: dict, choice: dict) -> dict:
         raise ChoicesError(f"series {name!r}: expected ring, N trees or Canary")
     keys = dict(figure.get("canary", {}))
     own = name.removeprefix("Canary").replace(" ", "")
-    if own:
-        keys["timeout"] = own
+    # One for all switches, roots as well.
+    keys["timeout"] = own or "1us"
     changed = choice.get("canary", {})
     keys |= {key: value for key, value in changed.items() if key != "timeout" or own in ("", "1us")}
     return {"name": name, "set": {"jobs.0.system": "canary"} | {f"jobs.0.{key}": value for key, value in keys.items()}}

@@ -546,7 +546,8 @@ fn the_bench_measures_the_congested_cell_of_canary() {
     let text = fs::read_to_string(examples().join("../experiments/canary/fig08/plan.toml")).expect("the plan of Fig. 8");
     let (setting, _) = text.split_once("[[series]]").expect("the series");
     let name = plan(&folder, &format!("{setting}[run]\nseed = 1\n"));
-    let sets = ["--set", "jobs.0.workers=512", "--set", "jobs.0.message=64KiB", "--set", "jobs.0.system=canary"];
+    let keys = ["workers=512", "message=64KiB", "system=canary", "timeout=1us"].map(|key| format!("jobs.0.{key}"));
+    let sets: Vec<&str> = keys.iter().flat_map(|key| ["--set", key.as_str()]).collect();
     let row = rows(&good(&folder, &[&["sim", name, "--format", "json"], &sets[..]].concat())).remove(0);
     assert_eq!((&row["packet_hops"], &row["events"]), (&measured["packet_hops"], &measured["events"]));
     let per_hop = measured["events"].as_f64().unwrap() / measured["packet_hops"].as_f64().unwrap();

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use fanin_core::NodeId;
+use fanin_core::{Instant, NodeId};
 use fanin_sim::programs::{Call, ProgramResult, Step};
 use fanin_sim::watch::{BlockSpan, BlocksOf, WatchConfig, Watched};
+use fanin_workload::CollectiveKind;
 use fanin_workload::flat::Step as Node;
 use fanin_workload::ranks::ranks_text;
 use serde_json::json;
@@ -35,6 +36,8 @@ struct WantedBlocks {
     name: String,
     /// By rank of the job of the network: who that is.
     ranks: Vec<String>,
+    /// An all-to-all: each block goes from the one rank that has it to the one that gets it.
+    has_transfers: bool,
 }
 
 /// Why something cannot be looked at.
@@ -87,18 +90,19 @@ fn wanted_blocks(prepared: &Prepared, text: &str) -> Result<WantedBlocks, String
             let host = |(rank, host): (usize, &NodeId)| format!("rank {rank} on {}", prepared.topology.name(*host));
             let ranks = prepared.jobs[*number].hosts.iter().enumerate().map(host).collect();
             let of = BlocksOf { job: *number as u16, operation };
-            Ok(WantedBlocks { of, name: format!("blocks of job {job}, operation {operation}"), ranks })
+            Ok(WantedBlocks { of, name: format!("blocks of job {job}, operation {operation}"), ranks, has_transfers: false })
         }
         Listed::Program(number) => {
             let (group, operation) = rest.rsplit_once(':').ok_or_else(|| format!("JOB:GROUP:NUMBER, since job {job} has a workload"))?;
             let program = &prepared.programs[*number];
             let (kind, instance) = wanted_group(program, group)?;
-            let Call { lane, operation: number, .. } = wanted_call(program, (kind, instance), operation)?;
+            let (Call { lane, operation: number, .. }, collective) = wanted_call(program, (kind, instance), operation)?;
             let members = program.source.workload.groups[kind as usize].members.of(instance);
             let network_job = program.job.lanes[lane as usize].job.ok_or_else(|| {
                 format!("a collective between hosts: the ranks {} of group {group} are at one host", ranks_text(&members))
             })?;
             let name = format!("blocks of job {job}, {group}, collective {operation}");
+            let has_transfers = collective == CollectiveKind::AllToAll;
             let who = |host: &NodeId| {
                 let here = |rank: &u32| NodeId(program.job.ranks[*rank as usize].host) == *host;
                 let ranks: Vec<u32> = members.iter().copied().filter(here).collect();
@@ -106,7 +110,7 @@ fn wanted_blocks(prepared: &Prepared, text: &str) -> Result<WantedBlocks, String
                 format!("rank{s} {} on {}", ranks_text(&ranks), prepared.topology.name(*host))
             };
             let ranks = prepared.jobs[usize::from(network_job)].hosts.iter().map(who).collect();
-            Ok(WantedBlocks { of: BlocksOf { job: network_job, operation: number }, name, ranks })
+            Ok(WantedBlocks { of: BlocksOf { job: network_job, operation: number }, name, ranks, has_transfers })
         }
     }
 }
@@ -125,19 +129,29 @@ fn wanted_group(program: &PreparedProgram, text: &str) -> Result<(u32, u32), Str
     number.map(|number| (kind, number)).ok_or_else(|| format!("a group from {name}/0 to {name}/{}", count.saturating_sub(1)))
 }
 
-/// The part of a group's first rank in its collective of this number.
-fn wanted_call(program: &PreparedProgram, (kind, instance): (u32, u32), text: &str) -> Result<Call, String> {
+/// The part of a group's first rank in its collective of this number, and what that does.
+fn wanted_call(program: &PreparedProgram, (kind, instance): (u32, u32), text: &str) -> Result<(Call, CollectiveKind), String> {
     let members = program.source.workload.groups[kind as usize].members.of(instance);
     let rank = members.first().copied().unwrap_or(0);
     let about = &program.job.ranks[rank as usize];
     let flat = &program.source.checked.flats[program.program_of[rank as usize] as usize];
-    let own =
-        |node: &Node| if let Node::Collective(collective, number) = node { (collective.group == kind).then_some(*number) } else { None };
+    let own = |node: &Node| {
+        if let Node::Collective(collective, number) = node {
+            (collective.group == kind).then_some((*number, collective.kind))
+        } else {
+            None
+        }
+    };
     let count = flat.nodes.iter().filter(|node| own(&node.step).is_some()).count();
     let number: Option<u32> = text.parse().ok();
-    let step = flat.nodes.iter().position(|node| number.is_some() && own(&node.step) == number);
-    let call = step.and_then(|step| match program.job.programs[about.program as usize].steps[step] {
-        Step::Call(call) => Some(about.calls[call as usize]),
+    let found = flat
+        .nodes
+        .iter()
+        .map(|node| own(&node.step))
+        .zip(0..)
+        .find_map(|(own, step)| own.filter(|(own, _)| Some(*own) == number).map(|(_, what)| (step, what)));
+    let call = found.and_then(|(step, what): (usize, _)| match program.job.programs[about.program as usize].steps[step] {
+        Step::Call(call) => Some((about.calls[call as usize], what)),
         Step::Compute(_) => None,
     });
     call.ok_or_else(|| match count {
@@ -212,16 +226,28 @@ impl Traced {
     }
 }
 
-/// A process for each rank; blocks that overlap are on threads of their own. Gives the last process.
+/// When each block left the rank that sends it and gets nothing of it, and which rank that is.
+fn sent_by(blocks: &[BlockSpan]) -> BTreeMap<u32, (u32, Instant)> {
+    let sent = |block: &BlockSpan| block.begun.filter(|_| block.ended.is_none()).map(|begun| (block.index, (block.rank, begun)));
+    blocks.iter().filter_map(sent).collect()
+}
+
+/// A process for each rank; blocks that overlap are on threads of their own. A block of an all-to-all is at the rank that gets it, from when it
+/// was sent on. Gives the last process.
 fn write_blocks(wanted: &WantedBlocks, blocks: &[BlockSpan], events: &mut Events<'_>, before: usize) -> io::Result<usize> {
     for (rank, who) in wanted.ranks.iter().enumerate() {
         events.name("process_name", before + 1 + rank, 0, &format!("{}: {who}", wanted.name))?;
     }
-    let mut own: Vec<&BlockSpan> = blocks.iter().collect();
-    own.sort_by_key(|block| (block.rank, block.begun.or(block.ended), block.index));
+    let senders = if wanted.has_transfers { sent_by(blocks) } else { BTreeMap::new() };
+    let with_sender = |block: &BlockSpan| match senders.get(&block.index) {
+        Some(&(from, begun)) if block.begun.is_none() => (BlockSpan { begun: Some(begun), ..*block }, Some(from)),
+        _ => (*block, None),
+    };
+    let mut own: Vec<(BlockSpan, Option<u32>)> = blocks.iter().map(with_sender).collect();
+    own.sort_by_key(|(block, _)| (block.rank, block.begun.or(block.ended), block.index));
     let mut busy_ps: Vec<u64> = Vec::new();
     let mut last = None;
-    for block in own {
+    for (block, from) in own {
         if last != Some(block.rank) {
             (busy_ps, last) = (Vec::new(), Some(block.rank));
         }
@@ -238,7 +264,9 @@ fn write_blocks(wanted: &WantedBlocks, blocks: &[BlockSpan], events: &mut Events
             busy_ps.len() - 1
         });
         busy_ps[thread] = ended.as_ps().max(begun.as_ps());
-        events.span((process, thread + 1), &name, (begun.as_ps(), busy_ps[thread]), json!({ "block": block.index }))?;
+        let sender = from.and_then(|from| wanted.ranks.get(from as usize));
+        let about = sender.map_or_else(|| json!({ "block": block.index }), |from| json!({ "block": block.index, "from": from }));
+        events.span((process, thread + 1), &name, (begun.as_ps(), busy_ps[thread]), about)?;
     }
     Ok(before + wanted.ranks.len())
 }

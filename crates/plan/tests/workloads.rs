@@ -338,6 +338,34 @@ programs = [{ name = "all", ranks = "0-5", nodes = [
     }
 }
 
+/// Who leads the last block has ended its operation before the block's sum is sent: where its queue is full of another sum, that goes when there
+/// is room, without anybody asking for it.
+#[test]
+fn a_leader_that_has_ended_sends_its_last_sum_when_there_is_room() {
+    let folder = Folder::new(
+        "owes",
+        r#"
+workload = 1
+ranks = 4
+groups = [{ name = "small", size = 4 }, { name = "big", size = 4 }]
+blocks = [{ name = "one", nodes = [
+  { id = "think", compute = "1us", stream = "think" },
+  { id = "sum", collective = "all-reduce", group = "small", bytes = "512B", element = "f32", after = ["think"] },
+] }]
+programs = [{ name = "all", ranks = "0-3", nodes = [
+  { id = "other", collective = "all-reduce", group = "big", bytes = "4MiB", element = "f32", stream = "other" },
+  { id = "sums", call = "one", times = 20 },
+] }]
+"#,
+    );
+    let lossless = "lossless = { model = \"output-queued\", input = \"64KiB\" }\n";
+    let canary = "[[jobs]]\nsystem = \"canary\"\nworkload = \"step.toml\"\nreliable = false\ngroups = { big = \"ring\" }\n";
+    let record = folder.run(&format!("{}{lossless}{canary}", star(4)));
+    let small = job(&record).1.communication.iter().find(|row| row.group == "small").expect("it communicates");
+    // Two ways over the star are 4 us; what was put into a queue before takes less than 6.
+    assert!(small.operation_us.as_ref().is_some_and(|us| us.max < 30.0), "{:?}", small.operation_us);
+}
+
 #[test]
 fn a_rank_whose_host_dies_is_named_with_its_group() {
     let folder = Folder::new("death", &TWO.replace("AFTER", ""));
@@ -517,6 +545,33 @@ fn blocks_of_a_groups_collective_are_within_it() {
         for block in blocks {
             let (ts, dur) = (block["ts"].as_f64().unwrap(), block["dur"].as_f64().unwrap_or(0.0));
             assert!(ts >= begins_us - 2e-5 && ts + dur <= begins_us + sum_us + 2e-5, "{number}: {block}");
+        }
+    }
+}
+
+/// A block of an all-to-all is one packet from one rank to another: a span at who gets it, from when it was sent on.
+#[test]
+fn blocks_of_an_all_to_all_are_spans_from_sender_to_receiver() {
+    let folder = Folder::new(
+        "trace-all-to-all",
+        "workload = 1\nranks = 2\ngroups = [{ name = \"all\", size = 2 }]\nprograms = [{ name = \"all\", ranks = \"0-1\", nodes = [\n\
+         { id = \"x\", collective = \"all-to-all\", group = \"all\", bytes = \"4KiB\", element = \"u8\" },\n] }]\n",
+    );
+    let plan = folder.plan(&(star(2) + "[[jobs]]\nsystem = \"exchange\"\nworkload = \"step.toml\"\nplacement = \"packed\"\n")).unwrap();
+    let events = traced(&plan, Some("0:all:0"), &[]);
+    let who = |rank: u32| format!("rank {rank} on host{rank}");
+    let process = |rank: u32| {
+        let name = format!("blocks of job 0, all, collective 0: {}", who(rank));
+        events.iter().find(|event| event["args"]["name"] == *name).unwrap_or_else(|| panic!("{name}: {events:?}"))["pid"].clone()
+    };
+    for (rank, other) in [(0, 1), (1, 0)] {
+        let own: Vec<_> = events.iter().filter(|event| event["ph"] == "X" && event["pid"] == process(rank)).collect();
+        // Half of the vector is the other's: two packets. The other half stays.
+        assert_eq!(own.len(), 2, "{own:?}");
+        for (index, span) in (0..).zip(&own) {
+            assert_eq!(span["args"]["from"], *who(other));
+            // Both are sent at once: the second one waits for the first.
+            assert_close(span["dur"].as_f64(), f64::from(index) * FRAME_US + 2.0 * FRAME_US + 2.0, "a block");
         }
     }
 }

@@ -607,7 +607,9 @@ where
         let mut served = None;
         for index in 0..self.at_host[host as usize].len() {
             let slot = self.at_host[host as usize][index];
-            if self.rests(slot) {
+            // Who has ended its operation may owe others something all the same: a leader of Canary the sum of its last block.
+            let waits = std::mem::take(&mut self.slots[slot as usize].post.waits_for_room);
+            if !waits && self.rests(slot) {
                 continue;
             }
             let now = Instant::from_ps(self.net.now);

@@ -575,6 +575,8 @@ pub(crate) struct Post {
     pub worker: Option<u32>,
     /// Its rank.
     pub rank: u32,
+    /// A node of a host was told that there is no room, and was not called back since.
+    pub waits_for_room: bool,
 }
 
 /// What a node's handler is lent.
@@ -688,7 +690,11 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
 
     #[inline(always)]
     fn room(&mut self, to: Egress<'_>) -> bool {
-        !self.post.is_host || self.net.host_room(self.post.at, self.post.first_link, self.post.job, to)
+        let has_room = !self.post.is_host || self.net.host_room(self.post.at, self.post.first_link, self.post.job, to);
+        if !has_room {
+            self.post.waits_for_room = true;
+        }
+        has_room
     }
 
     #[inline]

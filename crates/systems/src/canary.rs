@@ -10,7 +10,7 @@ use crate::any::AnyNode;
 use crate::build::reliability;
 use crate::campaign::{Campaign, First, JobSize, Load};
 use crate::config::{BuildError, JobSpec, UNLIMITED};
-use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, UNRELIABLE, key_of};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, LongestWay, Nodes, UNRELIABLE, key_of};
 use crate::layout::leaf_of;
 use crate::system::System;
 use fan_in::FanIns;
@@ -25,6 +25,9 @@ pub use parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Place
 
 /// What a link carries in a timeout, where the plan does not give it: 1 us at 100 Gb/s.
 const TIMEOUT_BITS: u128 = 100_000;
+
+/// No timeout that follows the network is longer than a second.
+const MAX_TIMEOUT_PS: u64 = 1_000_000_000_000;
 
 /// A timeout where switches and hosts are processes that wait for their turns.
 const SOFTWARE_TIMEOUT_PS: u64 = 10_000_000_000;
@@ -65,7 +68,21 @@ impl Facts for CanaryParameters {
     // tenth of the rate for ten times as long.
     fn follow_rate(&mut self, bits_per_second: u64, is_given: &dyn Fn(&str) -> bool) {
         if !is_given("timeout") {
-            self.timeout_ps = (TIMEOUT_BITS * 1_000_000_000_000 / u128::from(bits_per_second.max(1))).clamp(1, 1_000_000_000_000) as u64;
+            self.timeout_ps =
+                (TIMEOUT_BITS * 1_000_000_000_000 / u128::from(bits_per_second.max(1))).clamp(1, u128::from(MAX_TIMEOUT_PS)) as u64;
+        }
+    }
+
+    // A root's timer begins with the first contribution of its own hosts, or of whichever leaf is first; what others send has then their switches'
+    // timeouts and links before it. So a root that waits no longer than they do sends the leader a part of the block and every other part by
+    // itself, although "ideally, the root should send to the leader host only one fully aggregated packet" (Canary 3.1.4). It waits as
+    // long as the paper's model of 3.2.2 has a contribution on its way to the leader, d (l + t). Nothing is late for that: a root
+    // sends as soon as all is here.
+    fn follow_ways(&mut self, longest: &dyn Fn() -> LongestWay, is_given: &dyn Fn(&str) -> bool) {
+        if !is_given("timeout") && !self.timeout_adaptive {
+            let LongestWay { links, delay_ps } = longest();
+            let waits_ps = u64::from(links).saturating_mul(self.timeout_ps).saturating_add(delay_ps);
+            self.timeout_root_ps = Some(waits_ps.clamp(self.timeout_ps, MAX_TIMEOUT_PS));
         }
     }
 

@@ -34,6 +34,15 @@ impl AggregatorUse {
     }
 }
 
+/// The longest of the shortest ways between two hosts of a network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LongestWay {
+    /// How many links a packet passes.
+    pub links: u32,
+    /// The delays of these links together, in ps.
+    pub delay_ps: u64,
+}
+
 /// What a parameter is in plans, where values have units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
@@ -143,6 +152,10 @@ pub trait Facts: Debug {
     /// The slowest of the workers' links has this rate: parameters that are stated for one rate follow it, but for those that were given, by
     /// their keys in plans.
     fn follow_rate(&mut self, _bits_per_second: u64, _is_given: &dyn Fn(&str) -> bool) {}
+
+    /// The network has these ways, which take time to find: parameters that depend on how far hosts are apart follow them, after the rate, but
+    /// for those that were given, by their keys in plans.
+    fn follow_ways(&mut self, _longest: &dyn Fn() -> LongestWay, _is_given: &dyn Fn(&str) -> bool) {}
 
     /// Whether a job goes on without workers that have died (`rina 4.5` to `4.7`).
     fn goes_on_without_workers(&self) -> bool {

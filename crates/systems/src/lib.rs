@@ -95,7 +95,7 @@ pub use collectives::check_collective;
 pub use config::{BuildError, JobSpec, RingOrder, StepParameters, UNLIMITED};
 pub use congestion::{CongestionParameters, CongestionRule};
 pub use draw::Draw;
-pub use facts::{AggregatorUse, Facts, KeyUse, KeysOf, UNRELIABLE, Unit, key_of, unit_of};
+pub use facts::{AggregatorUse, Facts, KeyUse, KeysOf, LongestWay, UNRELIABLE, Unit, key_of, unit_of};
 pub use formats::{LAYOUTS, block_of, layout_of};
 pub use order::SumOrder;
 pub use own::{OwnHeader, OwnNode, OwnParameters, OwnSystem, Rack, header, register};

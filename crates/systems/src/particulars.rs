@@ -6,7 +6,7 @@ use fanin_core::{CollectiveKind, JobId, JobNodes, NetworkMap, NodeId, Payload, S
 use crate::any::{AnyHeader, AnyNode};
 use crate::campaign::{Campaign, First, JobSize, Load};
 use crate::config::{BuildError, JobSpec, StepParameters};
-use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, Unit};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, LongestWay, Nodes, Unit};
 use crate::system::System;
 
 /// What all systems are asked, with those from elsewhere.
@@ -220,6 +220,14 @@ impl System {
     #[must_use]
     pub fn at_rate(mut self, bits_per_second: u64, is_given: &dyn Fn(&str) -> bool) -> Self {
         self.facts_mut().follow_rate(bits_per_second, is_given);
+        self
+    }
+
+    /// The same where hosts are so far apart: parameters that depend on that follow it, after the rate, but for those that were given, by
+    /// their keys in plans.
+    #[must_use]
+    pub fn on_ways(mut self, longest: &dyn Fn() -> LongestWay, is_given: &dyn Fn(&str) -> bool) -> Self {
+        self.facts_mut().follow_ways(longest, is_given);
         self
     }
 

@@ -8,6 +8,8 @@
 mod prepared;
 mod traffic;
 
+use std::cell::OnceCell;
+
 use fanin_core::Duration;
 use fanin_sim::JobSchedule;
 use fanin_sim::flows::FlowConfig;
@@ -58,7 +60,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
     placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
-    placed.iter_mut().for_each(|job| follow_rate(&topology, job));
+    follow_network(&topology, &mut placed);
     let mut numbered: Vec<_> = (0..).zip(arrivals(&placed, seed)).collect();
     let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
     let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;
@@ -126,10 +128,14 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     })
 }
 
-/// Lets a job's systems follow the rate of its workers' links.
-fn follow_rate(topology: &Topology, job: &mut PreparedJob) {
-    if let Some(rate) = rates::slowest(topology, &job.hosts) {
-        job.follow_rate(rate);
+/// Lets jobs' systems follow the rate of their workers' links, and how far hosts are apart.
+fn follow_network(topology: &Topology, jobs: &mut [PreparedJob]) {
+    let longest = OnceCell::new();
+    for job in jobs {
+        if let Some(rate) = rates::slowest(topology, &job.hosts) {
+            job.follow_rate(rate);
+        }
+        job.follow_ways(&|| *longest.get_or_init(|| rates::longest_way(topology)));
     }
 }
 

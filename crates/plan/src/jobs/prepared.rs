@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fanin_core::{ElementOp, JobId, NodeId, PayloadOp};
 use fanin_operator::{CustomOperator, Faults};
-use fanin_systems::{JobSpec, System};
+use fanin_systems::{JobSpec, LongestWay, System};
 
 use crate::reading::tree::Tree;
 use crate::schema::Job;
@@ -39,16 +39,28 @@ pub struct PreparedJob {
     pub table: Tree,
 }
 
+/// Changes a system, but for the keys that are given.
+type Change<'a> = dyn Fn(System, &dyn Fn(&str) -> bool) -> System + 'a;
+
 impl PreparedJob {
     /// The slowest link of its hosts has this rate in bits per second: its systems follow it, but for what its table gives.
     pub fn follow_rate(&mut self, bits_per_second: u64) {
+        self.follow(&|system, is_given| system.at_rate(bits_per_second, is_given));
+    }
+
+    /// Hosts of its network are so far apart: its systems follow that, after the rate, but for what its table gives.
+    pub fn follow_ways(&mut self, longest: &dyn Fn() -> LongestWay) {
+        self.follow(&|system, is_given| system.on_ways(longest, is_given));
+    }
+
+    fn follow(&mut self, change: &Change<'_>) {
         let given = |table: Option<&Tree>, key: &str| table.is_some_and(|table| table.get(key).is_some());
         let own = Some(&self.table);
-        self.system = self.system.at_rate(bits_per_second, &|key| given(own, key));
+        self.system = change(self.system, &|key| given(own, key));
         let groups = self.table.get("groups");
         for (name, system) in &mut self.settings.groups {
             let table = groups.and_then(|groups| groups.get(name));
-            *system = system.at_rate(bits_per_second, &|key| given(table, key));
+            *system = change(*system, &|key| given(table, key));
         }
     }
 

@@ -169,12 +169,13 @@ impl Leaves {
 /// timeout, and r is the leader's time.
 fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
     let [job] = prepared.jobs.as_slice() else { return None };
-    // The model has one timeout for all, exactly.
+    // The model has one timeout for all, exactly; a root that sends as soon as all is here may wait longer for the last contribution, but no longer
+    // than the model has that on its way.
     let System::Canary(CanaryParameters {
         timeout_ps,
         timeout_adaptive: false,
         timeout_spine_ps: None,
-        timeout_root_ps: None,
+        timeout_root_ps,
         scan_ps: 0,
         fan_in: FanInRule::Unknown,
         leader_time_ps,
@@ -194,7 +195,9 @@ fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
         // Ways differ in length.
         Shape::Dragonfly { .. } | Shape::Wired(_) => return None,
     };
-    Some(rate as f64 / 8.0 * (2 * (path_ps + hops * timeout_ps) + leader_time_ps) as f64 / 1e12)
+    let up_ps = path_ps + hops * timeout_ps;
+    let is_one = timeout_root_ps.is_none_or(|root_ps| root_ps <= up_ps);
+    is_one.then(|| rate as f64 / 8.0 * (2 * up_ps + leader_time_ps) as f64 / 1e12)
 }
 
 /// Of the packets that came to a switch to be added, those that were not since another block had their place.

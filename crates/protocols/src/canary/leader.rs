@@ -21,7 +21,7 @@ use super::{app_of, flow_of};
 use crate::shared::excuses::Excuses;
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
-use recovery::Trouble;
+use recovery::{Caution, Trouble};
 
 /// Where a collision happened: the switch, and the port by which the packet came there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -113,6 +113,8 @@ pub(super) struct Leader<P: Payload + ?Sized> {
     pub(super) excuses: Excuses<Rank>,
     /// A generation was given up of which nothing was lost.
     pub(super) was_mistaken: bool,
+    /// How sure it is of losses.
+    pub(super) caution: Caution,
     pub(super) planted: Planted,
 }
 
@@ -132,6 +134,7 @@ node_state!(Leader {
     watch,
     excuses,
     was_mistaken,
+    caution,
     planted
 });
 
@@ -153,6 +156,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             watch: Watch::default(),
             excuses: Excuses::NONE,
             was_mistaken: false,
+            caution: Caution::default(),
             planted: Planted::NONE,
             members,
         }
@@ -336,6 +340,9 @@ impl<P: Payload + ?Sized> Leader<P> {
                 tx.deliver(piece, Body::Acc(&record.sum))?;
             }
         }
+        if record.generation > 0 && record.counter_before + 1 < hosts {
+            self.caution.on_found();
+        }
         (record.empty_sum, record.receiver) = (!cut.fills_sums(), cut.receiver());
         record.stage = Stage::Answering;
         record.ready_at = if self.time == Duration::ZERO { Instant::ZERO } else { now + self.time };
@@ -466,6 +473,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         self.places.renumber(renumber);
         self.due.clear();
         self.watch.rebase(now);
+        self.caution.rebase(now);
         self.excuses.rebase(now);
         for number in 0..kept.len() as u32 {
             self.records[number].ready_at = rebased(self.records[number].ready_at, now);

@@ -69,7 +69,8 @@
 //! ## Timers that a scan finds, and timeouts of roots
 //! A switch of the paper's has no timers: clock packets scan its descriptors, and find one whose time is over up to a scan later (Canary
 //! 4.3). And a root's timer, which begins with the first packet from below, ends before partial sums can come that have waited for their
-//! own switches' timers; its leader then gets two packets of a block even in an idle network. [`Clock`] makes both otherwise.
+//! own switches' timers; its leader then gets two packets of a block even in an idle network, and in long sums ever more, as queues to leaders keep
+//! workers apart. [`Clock`] makes both otherwise; plans that give no timeout have roots that wait as long as a contribution is on its way.
 //!
 //! ## Sums that are sent early
 //! The paper's switch "does not know how many packets to wait for" (3.1.1) since it knows neither the workers nor the paths, and waits for its

@@ -424,6 +424,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             Err(reason) => {
                 tx.note(Event::Dropped(reason));
                 if std::mem::take(&mut self.leader.was_mistaken) {
+                    self.leader.caution.on_mistake(now, self.flights.repetition.timeout());
                     self.flights.repetition.on_mistake(now);
                 }
                 if reason == DropReason::Mismatch && has_begun {

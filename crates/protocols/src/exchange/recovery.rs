@@ -172,17 +172,23 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         }
         if self.running_peer(sender).is_some() && self.config.reliability.reliable {
             self.peers.all[place].is_behind = false;
-            let mut next = self.peers.all[place].sent.first();
-            while let Some((sequence, hop)) = self.peers.all[place].sent.unacknowledged(next) {
-                self.resend(now, place, (sequence, hop), RetransmitReason::Ready, tx);
-                next = sequence.wrapping_add(1);
-            }
+            self.peers.all[place].sent.on_ready();
+            self.resend_turned_away(now, place, tx);
         }
         self.pump(now, tx);
         self.finish_if_done();
     }
 
-    /// Sends a packet again, as soon as there is room.
+    /// Sends again what a rank has turned away, as far as there is room; the rest follows when there is some.
+    fn resend_turned_away<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, place: usize, tx: &mut T) {
+        while let Some(packet) = self.peers.all[place].sent.turned_away() {
+            if !self.resend(now, place, packet, RetransmitReason::Ready, tx) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a packet again; false where there is no room, and it goes as soon as there is.
     fn resend<T: Tx<ExchangeHeader, P>>(
         &mut self,
         now: Instant,
@@ -190,14 +196,16 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         (sequence, hop): (u32, Hop),
         reason: RetransmitReason,
         tx: &mut T,
-    ) {
+    ) -> bool {
         let rank = self.peers.all[place].rank.0;
         if !tx.room(self.to_rank(rank)) {
-            return self.peers.all[place].sent.hold_up();
+            self.peers.all[place].sent.hold_up();
+            return false;
         }
         self.peers.all[place].sent.renew(now, sequence);
         tx.note(Event::Retransmitted { reason, block: self.block(hop) });
         self.send_data(hop, sequence, tx);
+        true
     }
 
     /// The number of the piece that a packet carries.
@@ -218,6 +226,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     pub(super) fn go_on<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         for place in 0..self.peers.all.len() {
             if self.peers.all[place].sent.go_on() {
+                self.resend_turned_away(now, place, tx);
                 self.resend_expired(now, place, tx);
                 self.due = self.peers.all[place].sent.resend_at().map_or(self.due, |at| at.min(self.due));
             }

@@ -41,6 +41,9 @@ pub struct SendWindow<T> {
     held_up: bool,
     /// Nothing expires before this: in a stall, what is due goes out one by one.
     pace_at: Instant,
+    /// The receiver has turned away what of these packets is not acknowledged, and takes it now: from the first that was not sent again since, to
+    /// the one behind the last.
+    turned_away: Option<(u32, u32)>,
 }
 
 impl<T: Copy + Default> SendWindow<T> {
@@ -60,6 +63,7 @@ impl<T: Copy + Default> SendWindow<T> {
             resumed_at: Instant::ZERO,
             held_up: false,
             pace_at: Instant::ZERO,
+            turned_away: None,
         }
     }
 
@@ -276,6 +280,20 @@ impl<T: Copy + Default> SendWindow<T> {
         None
     }
 
+    /// The receiver takes now what it has turned away: all that is not acknowledged is to be sent again, as far as there is room.
+    pub fn on_ready(&mut self) {
+        self.turned_away = (!self.is_empty()).then_some((self.first, self.next));
+    }
+
+    /// The first packet that was turned away and was not sent again since. The caller sends it, if there is room, and says so by
+    /// [`SendWindow::renew`]; otherwise it comes once more.
+    pub fn turned_away(&mut self) -> Option<(u32, T)> {
+        let (from, end) = self.turned_away?;
+        let next = self.unacknowledged(from).filter(|(sequence, _)| newer(end, *sequence));
+        self.turned_away = next.map(|(sequence, _)| (sequence, end));
+        next
+    }
+
     /// When the packet that was sent longest ago is sent again; `None` also while there is no room.
     #[inline]
     pub fn resend_at(&self) -> Option<Instant> {
@@ -308,6 +326,11 @@ impl<T: Copy + Default> SendWindow<T> {
         entry.again = true;
         entry.sent_at = now;
         self.order.renew(slot);
+        if let Some((from, end)) = self.turned_away
+            && from == sequence
+        {
+            self.turned_away = (from.wrapping_add(1) != end).then_some((from.wrapping_add(1), end));
+        }
         if self.rtt.is_stalled() {
             self.pace_at = now + self.rtt.timeout().divided(self.entries.len() as u64);
         }
@@ -343,6 +366,7 @@ impl<T: Copy + Default> SendWindow<T> {
         self.entries.iter_mut().for_each(|entry| entry.acknowledged = true);
         self.first = self.next;
         self.held_up = false;
+        self.turned_away = None;
     }
 
     /// Makes times relative to `now`.
@@ -419,6 +443,27 @@ mod tests {
         assert_eq!(sent.lost(0, 3), Some((0, 0)));
         sent.renew(at(6), 0);
         assert_eq!(sent.lost(0, 3), None);
+    }
+
+    #[test]
+    fn what_was_turned_away_goes_again_as_there_is_room_and_without_a_timer() {
+        let mut sent = window(8);
+        sent.on_ready();
+        assert_eq!(sent.turned_away(), None, "nothing is under way");
+        (0..4).for_each(|item| _ = sent.push(at(0), item));
+        sent.on_ack(at(5), 1, 0);
+        sent.on_ready();
+        // What is sent for the first time after that is not meant.
+        sent.push(at(6), 4);
+        assert_eq!((sent.turned_away(), sent.turned_away()), (Some((1, 1)), Some((1, 1))), "it waits for room");
+        sent.renew(at(7), 1);
+        sent.on_ack(at(8), 1, 0b1);
+        assert_eq!(sent.turned_away(), Some((3, 3)), "2 has arrived");
+        sent.renew(at(9), 3);
+        assert_eq!(sent.turned_away(), None);
+        sent.on_ready();
+        sent.on_ack(at(10), 5, 0);
+        assert_eq!(sent.turned_away(), None);
     }
 
     #[test]

@@ -71,7 +71,19 @@ where
         }
         let level = self.net.level_of[node_id.index()];
         let rank = worker.map_or(0, |worker| self.workers[worker as usize].rank);
-        let post = Post { at: node_id.0, first_link, ports, is_host, level, role: placed.at.role, job, is_watched: false, worker, rank };
+        let post = Post {
+            at: node_id.0,
+            first_link,
+            ports,
+            is_host,
+            level,
+            role: placed.at.role,
+            job,
+            is_watched: false,
+            worker,
+            rank,
+            waits_for_room: false,
+        };
         self.slots.push(Slot { post, armed: u64::MAX, node: placed.node });
     }
 

@@ -382,7 +382,7 @@ where
         self.drive();
     }
 
-    /// Whether a node is a worker whose lane does nothing now: it has nothing to send but answers.
+    /// Whether a node is a worker whose lane does nothing now: it has nothing to send but what it was told to have no room for.
     #[inline]
     pub(super) fn rests(&self, slot: u32) -> bool {
         if self.programs.jobs.is_empty() {

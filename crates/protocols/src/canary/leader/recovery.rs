@@ -9,9 +9,14 @@ use crate::canary::config::FailureRule;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 
-/// So many workers ask for one sum, and it is sent along the tree again instead of to each worker by itself (`canary 9`, P14): most likely
-/// the broadcast was lost near the root.
+/// So many workers ask for one sum at least, and it is sent along the tree again instead of to each worker by itself (`canary 9`, P14).
 const REQUESTS_FOR_BROADCAST: u32 = 4;
+
+/// How many workers ask for one sum where its broadcast was lost before its root, most likely: a quarter of all. Behind a root it is lost for those
+/// behind one link only, and the root's descriptor is free: sent again it would reach nobody, and who is left to it would wait for a timeout.
+fn requests_for_broadcast(hosts: u32) -> u32 {
+    REQUESTS_FOR_BROADCAST.max(hosts.div_ceil(4))
+}
 
 /// From this attempt on a worker is told who is missing: the first requests are for what is lost, of which there is nothing to tell.
 pub(in crate::canary) const ATTEMPTS_BEFORE_WORD: u16 = 2;
@@ -26,6 +31,52 @@ const ASKED_EVERY: u64 = 64;
 /// part of the patience.
 const ASKED_AFTER: u64 = 8;
 
+/// A leader that was mistaken ever again waits for two to this power timeouts, less one.
+const CAUTION_MAX: u8 = 3;
+
+/// So many blocks begun anew rightly, without a mistake among them, and a leader does not wait any more.
+const FOUND_MAX: u8 = 16;
+
+/// How sure a leader is that what all ask for is lost. All have contributed then; but where queues are long, contributions are late, and a block
+/// that is begun anew makes queues longer. Each time that everything comes of a generation that was given up, it waits twice as long from
+/// then on before it gives up another one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(in crate::canary) struct Caution {
+    /// It waits for one timeout less than two to this power.
+    doublings: u8,
+    /// Blocks begun anew of which something was lost, since the last mistake.
+    found: u8,
+    /// When the last mistake was counted.
+    grown_at: Instant,
+}
+
+impl Caution {
+    /// How long it waits where a timeout is so long.
+    fn wait(&self, timeout: Duration) -> Option<Duration> {
+        (self.doublings > 0).then(|| timeout.times((1 << self.doublings) - 1))
+    }
+
+    /// Nothing was lost of a generation that was given up. Of several mistakes within a timeout the first counts.
+    pub(in crate::canary) fn on_mistake(&mut self, now: Instant, timeout: Duration) {
+        self.found = 0;
+        if self.doublings == 0 || now >= self.grown_at + timeout {
+            (self.doublings, self.grown_at) = ((self.doublings + 1).min(CAUTION_MAX), now);
+        }
+    }
+
+    /// Something was lost of a generation that was given up.
+    pub(super) fn on_found(&mut self) {
+        self.found += u8::from(self.doublings > 0);
+        if self.found == FOUND_MAX {
+            *self = Caution::default();
+        }
+    }
+
+    pub(in crate::canary) fn rebase(&mut self, now: Instant) {
+        self.grown_at = rebased(self.grown_at, now);
+    }
+}
+
 /// What is known of a block of which something seems to be lost.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(in crate::canary) struct Trouble {
@@ -35,6 +86,8 @@ pub(in crate::canary) struct Trouble {
     count: u32,
     /// When the generation is given up, or others are asked.
     pub due: Option<Instant>,
+    /// All have asked, and the generation is given up when it is due.
+    is_doubted: bool,
     /// How often others were asked.
     probes: u8,
     /// Until when who asks for the first time is left to the broadcast that was sent again.
@@ -95,14 +148,24 @@ impl<P: Payload + ?Sized> Leader<P> {
             let is_behind = request.generation < generation;
             return if is_behind { self.tell_failed(number, request.rank.0, tx) } else { tx.note(Event::Dropped(DropReason::Stale)) };
         }
-        let is_summed = self.records[number].counter + 1 == self.hosts();
+        let hosts = self.hosts();
+        let is_summed = self.records[number].counter + 1 == hosts;
         if !is_summed && generation < self.recovery.generations {
             let trouble = self.records[number].trouble.get_or_insert_default();
             trouble.add(request.rank.0);
-            if trouble.count + 1 == self.hosts() || self.recovery.rule == FailureRule::FirstRequest {
+            let (all_have_asked, was_doubted) = (trouble.count + 1 == hosts, trouble.is_doubted);
+            let rule = self.recovery.rule;
+            let wait = self.caution.wait(round_trip).filter(|_| all_have_asked && rule == FailureRule::AllAsked);
+            if all_have_asked && wait.is_none() || rule == FailureRule::FirstRequest {
                 return self.fail_generation(now, number, Tally::AnewAsked, tx);
             }
-            if self.records[number].trouble.as_ref().is_some_and(|trouble| trouble.due.is_none()) {
+            if let Some(wait) = wait {
+                if !was_doubted {
+                    self.forget_due(number);
+                    self.records[number].trouble.get_or_insert_default().is_doubted = true;
+                    self.set_due(number, now + wait);
+                }
+            } else if self.records[number].trouble.as_ref().is_some_and(|trouble| trouble.due.is_none()) {
                 let wait = if let FailureRule::AfterHold(hold) = self.recovery.rule { hold } else { round_trip };
                 self.set_due(number, now + wait);
             }
@@ -183,13 +246,14 @@ impl<P: Payload + ?Sized> Leader<P> {
             return self.answer(number, rank, tx);
         }
         let has_tree = self.records[number].generation < self.recovery.generations;
+        let hosts = self.hosts();
         let trouble = self.records[number].trouble.get_or_insert_default();
         let asks_again = trouble.has(rank);
         trouble.add(rank);
         if !asks_again && trouble.quiet_until.is_some_and(|until| now < until) {
             return tx.note(Event::Dropped(DropReason::InProgress));
         }
-        let is_broadcast = !asks_again && has_tree && trouble.count == REQUESTS_FOR_BROADCAST;
+        let is_broadcast = !asks_again && has_tree && trouble.count == requests_for_broadcast(hosts);
         if is_broadcast {
             trouble.quiet_until = Some(now + round_trip);
         }
@@ -281,7 +345,9 @@ impl<P: Payload + ?Sized> Leader<P> {
             None => self.open(block, op),
         };
         let record = &self.records[number];
-        if record.stage == Stage::Open && record.generation == 0 && record.counter + 1 < self.hosts() {
+        // Who was mistaken leaves it to the others, who ask.
+        let is_sure = self.caution.doublings == 0;
+        if is_sure && record.stage == Stage::Open && record.generation == 0 && record.counter + 1 < self.hosts() {
             self.fail_generation(now, number, Tally::AnewOvertaken, tx);
         }
     }
@@ -343,8 +409,11 @@ impl<P: Payload + ?Sized> Leader<P> {
             // Where nobody has asked, nothing is known to be lost.
             let is_asked =
                 record.generation < self.recovery.generations && record.trouble.as_ref().is_some_and(|trouble| trouble.count > 0);
+            let is_doubted = record.trouble.as_ref().is_some_and(|trouble| trouble.is_doubted);
             if is_asked && matches!(self.recovery.rule, FailureRule::AfterHold(_)) {
                 self.fail_generation(now, number, Tally::AnewHeld, tx);
+            } else if is_asked && is_doubted {
+                self.fail_generation(now, number, Tally::AnewAsked, tx);
             } else {
                 self.probe(now, number, round_trip, tx);
             }

@@ -169,24 +169,33 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         self.successor_ready = Some(operation);
         self.open();
         if self.ledger.running().is_some() && operation == self.operation16() && self.config.reliability.reliable {
-            let mut next = self.recovery.sent.first();
-            while let Some((sequence, hop)) = self.recovery.sent.unacknowledged(next) {
-                self.resend(now, sequence, hop, RetransmitReason::Ready, tx);
-                next = sequence.wrapping_add(1);
-            }
+            self.recovery.sent.on_ready();
+            self.resend_turned_away(now, tx);
         }
         self.pump(now, tx);
         self.finish_if_done();
     }
 
-    /// Sends a packet again, as soon as there is room.
-    fn resend<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, hop: Hop, reason: RetransmitReason, tx: &mut T) {
+    /// Sends again what the successor has turned away, as far as there is room. The rest follows when there is some: a timer would let it wait
+    /// although it is known that it is missing.
+    fn resend_turned_away<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while let Some((sequence, hop)) = self.recovery.sent.turned_away() {
+            if !self.resend(now, sequence, hop, RetransmitReason::Ready, tx) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a packet again; false where there is no room, and it goes as soon as there is.
+    fn resend<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, hop: Hop, reason: RetransmitReason, tx: &mut T) -> bool {
         if !tx.room(self.to(self.config.successor.address)) {
-            return self.recovery.sent.hold_up();
+            self.recovery.sent.hold_up();
+            return false;
         }
         self.recovery.sent.renew(now, sequence);
         tx.note(Event::Retransmitted { reason, block: self.piece_index(hop) });
         self.send_data(hop, sequence, tx);
+        true
     }
 
     /// Sends again what has not been acknowledged in time.
@@ -199,6 +208,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     /// There is room again.
     pub(in crate::ring) fn go_on<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.recovery.sent.go_on() {
+            self.resend_turned_away(now, tx);
             self.resend_expired(now, tx);
         }
     }
