@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fanin_core::{BlockExponent, DType, ElementOp, FixedPoint, Operator, OrderFree, Payload, ScaledSum};
+use fanin_core::{BlockExponent, DType, ElementOp, FixedPoint, Operator, OrderFree, Payload, ReproducibleBy, ScaledSum};
 
 fn reduce(criterion: &mut Criterion) {
     const BYTES: usize = 1024;
@@ -45,7 +45,7 @@ fn order_free(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("order_free_{dtype}"));
         group.throughput(Throughput::Bytes((ELEMENTS * dtype.bytes()) as u64));
         let op = ElementOp { dtype, operator: Operator::Sum };
-        let Ok(OrderFree::Scaled(sum)) = OrderFree::of(op, 8) else { continue };
+        let Ok(OrderFree::Scaled(sum)) = OrderFree::of(op, 8, ReproducibleBy::Block) else { continue };
         let mut floats = Vec::new();
         (0..ELEMENTS).for_each(|index| dtype.push_f64(index as f64 - 100.5, &mut floats));
         let mut scales = vec![0; ScaledSum::blocks(ELEMENTS as u64) as usize * ScaledSum::SCALE_ELEMENTS * 2];
