@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanin_comm::{CommError, Communicator, Config, Meeting, Operator, Transport};
+use fanin_comm::{CommError, Communicator, Config, Meeting, Operator, ReproducibleBy, Transport};
 
 const WORLD: u32 = 2;
 /// Lengths in bytes, and how often each is reduced.
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     reproducible,
                     ..Config::new(index, WORLD, meeting.clone())
                 };
-                let configs = [config("plain", false), config("reproducible", true)];
+                let configs = [config("plain", None), config("reproducible", Some(ReproducibleBy::Element))];
                 thread::spawn(move || rank(configs))
             })
             .collect();

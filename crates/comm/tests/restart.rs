@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{PATIENT, configs, run};
-use fanin_comm::{Config, Meeting, Notices, Operator, SparsePath, SparseWay, Transport};
+use fanin_comm::{Config, Meeting, Notices, Operator, ReproducibleBy, SparsePath, SparseWay, Transport};
 use fanin_daemon::{Daemon, DaemonConfig};
 
 const SWITCH: &str = "FANIN_TEST_SWITCH";
@@ -215,8 +215,9 @@ fn reproducible_sums_have_the_same_bits_whenever_the_switch_is_killed() {
             sums
         })
     };
-    let reproducible =
-        |configs: Vec<Config>| -> Vec<Config> { configs.into_iter().map(|config| Config { reproducible: true, ..config }).collect() };
+    let reproducible = |configs: Vec<Config>| -> Vec<Config> {
+        configs.into_iter().map(|config| Config { reproducible: Some(ReproducibleBy::Element), ..config }).collect()
+    };
     let expected = run_all(reproducible(configs(WORLD, Transport::Memory).0), Arc::default());
     assert!((0..25).all(|call| (1..3).all(|rank| expected[rank][call][..60_007] == expected[0][call][..60_007])));
     let mut switch = Switch::start("127.0.0.1:0");
