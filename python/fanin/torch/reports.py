@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -32,8 +32,8 @@ class Report:
     transport: str
     #: The same for people: also why so, and by which switch.
     path: str
-    #: Whether floats are summed to the same bits in every run.
-    reproducible: bool
+    #: Whether floats are summed to the same bits in every run, and what these depend on: ``"element"``, ``"block"``, or ``None``.
+    reproducible: Literal["element", "block"] | None
     #: What the communicator was asked for so far, by name, such as ``"all_reduce"``: calls and bytes of this rank's vectors.
     calls: Mapping[str, Passed]
     #: How the last sparse vectors were summed and why so, for people; ``None`` before the first ones have come back.
