@@ -45,7 +45,9 @@ fn rank(configs: [Config; 3]) -> Result<Measured, CommError> {
     let mut bytes = [[0.0; 4]; 3];
     for (comm, bytes) in comms.iter().zip(&mut bytes) {
         for (dtype, bytes) in FLOATS.into_iter().zip(bytes) {
-            *bytes = sent(comm, dtype)? as f64 / COUNTED as f64;
+            // What was lost and sent again does not count.
+            let sent = (0..5).map(|_| sent(comm, dtype)).collect::<Result<Vec<_>, _>>()?;
+            *bytes = sent.into_iter().min().unwrap_or_default() as f64 / COUNTED as f64;
         }
     }
     Ok(Measured { fastest, bytes })

@@ -53,6 +53,17 @@ fn order_free(criterion: &mut Criterion) {
         group.bench_function("scales", |bencher| bencher.iter(|| sum.scales(black_box(&floats), &mut scales)));
         group.bench_function("quantise", |bencher| bencher.iter(|| sum.quantise(&scales, black_box(&floats), &mut integers)));
         group.bench_function("dequantise", |bencher| bencher.iter(|| sum.dequantise(&scales, black_box(&integers), &mut back)));
+        let Ok(OrderFree::ByElement(sum)) = OrderFree::of(op, 8, ReproducibleBy::Element) else { continue };
+        let mut exponents = vec![0; ELEMENTS * sum.exponents().dtype.bytes()];
+        group.bench_function("exponents", |bencher| bencher.iter(|| sum.exponents_of(black_box(&floats), &mut exponents)));
+        group.bench_function("quantise_by_element", |bencher| {
+            bencher.iter(|| sum.quantise(&exponents, black_box(&floats), &mut integers));
+        });
+        group.bench_function("dequantise_by_element", |bencher| {
+            bencher.iter(|| sum.dequantise(&exponents, black_box(&integers), &mut back));
+        });
+        let (mut largest, op) = (exponents.clone(), sum.exponents());
+        group.bench_function("largest_exponents", |bencher| bencher.iter(|| op.reduce(&mut largest, black_box(&exponents))));
         group.finish();
     }
 }

@@ -140,8 +140,11 @@ impl ElementSum {
                 let divisor = f64::from(self.workers);
                 exact.iter_mut().for_each(|sum| *sum /= divisor);
             }
-            for (sum, e) in exact.iter_mut().zip(grids) {
-                *sum = Scale::new(*e - self.bits).times(*sum);
+            if self.dtype == DType::F64 {
+                exact.iter_mut().zip(grids).for_each(|(sum, e)| *sum = Scale::new(*e - self.bits).times(*sum));
+            } else {
+                // All of these are normal numbers of binary64.
+                exact.iter_mut().zip(grids).for_each(|(sum, e)| *sum *= power_of_two(*e - self.bits));
             }
             self.put_special(exponents, integers, is_finite, exact);
             self.round(exact, elements);
