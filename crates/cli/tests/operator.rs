@@ -47,7 +47,7 @@ fn what_is_no_operator_is_refused_by_name() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
         errors.contains("operator `trap` (sha256 ")
-            && errors.contains("it fails on zeros (256 elements of 2 ranks): operator `trap` (sha256 "),
+            && errors.contains("it fails on zeros (256 elements of 2 ranks), as of element 0 (contributions by rank: 00000000, 00000000): operator `trap` (sha256 "),
         "{errors}"
     );
 }
