@@ -96,6 +96,10 @@ class Communicator:
     @property
     def transport(self) -> Literal["shm", "udp", "fabric", "alone"]: ...
     @property
+    def packets(self) -> tuple[int, int]:
+        """Packets that this rank has sent so far, and those among them that were sent again."""
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed, or belongs to the process that this one was forked from."""
 

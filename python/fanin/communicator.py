@@ -220,6 +220,11 @@ class Communicator:
         return self._native.transport
 
     @property
+    def packets(self) -> tuple[int, int]:
+        """Packets that this rank has sent so far, and those among them that were sent again; none in shared memory."""
+        return self._native.packets
+
+    @property
     def timeout(self) -> float:
         """How long calls that are made from now on wait for other ranks or the switch, in seconds."""
         return self._native.timeout

@@ -4,9 +4,9 @@
 //! A sum by element goes through the vector in chunks: the exponents of a chunk, then its integers. The result depends neither on chunks nor
 //! on where an element stands.
 //!
-//! A sum by block begins with the scales of the whole vector; one message in 250 is for them. Then, where scales say that somebody must be asked, special
-//! elements; before anything is overwritten, for input and output may be the same. Elements follow in chunks, so that what is made of them
-//! stays in a cache until it is sent. The result depends on blocks, which are cut by their place in a share, and not on chunks.
+//! A sum by block begins with the scales of the whole vector; one message in 250 is for them. Then, where scales say that somebody must be
+//! asked, special elements; before anything is overwritten, for input and output may be the same. Elements follow in chunks, so that what is
+//! made of them stays in a cache until it is sent. The result depends on blocks, which are cut by their place in a share, and not on chunks.
 
 use fanin_control::Part;
 use fanin_core::{CollectiveKind, ElementOp, ElementSum, ScaledSum, Specials, TotalOrder, payload::BLOCK_ELEMENTS};

@@ -36,6 +36,10 @@ class Report:
     reproducible: Literal["element", "block"] | None
     #: What the communicator was asked for so far, by name, such as ``"all_reduce"``: calls and bytes of this rank's vectors.
     calls: Mapping[str, Passed]
+    #: Packets that this rank has sent so far; none in shared memory.
+    packets_sent: int
+    #: Those among them that were sent again: something was lost, or late.
+    packets_retransmitted: int
     #: How the last sparse vectors were summed and why so, for people; ``None`` before the first ones have come back.
     sparse: str | None
     #: The same in a word: ``"alone"``, ``"lists"`` or ``"dense"``, or a word of a later release.
@@ -70,6 +74,7 @@ def report(group: dist.ProcessGroup | None = None) -> Report:
     backend = backend_of(group, "report")
     comm = backend.communicator
     sparse_way, sparse = backend.sparse_report or (None, None)
+    sent, retransmitted = comm.packets
     return Report(
         job=comm.job,
         rank=comm.rank,
@@ -78,6 +83,8 @@ def report(group: dist.ProcessGroup | None = None) -> Report:
         path=comm.path,
         reproducible=backend.reproducible,
         calls=dict(backend.passed),
+        packets_sent=sent,
+        packets_retransmitted=retransmitted,
         sparse=sparse,
         sparse_way=sparse_way,
         gloo=backend.by_gloo,

@@ -188,6 +188,16 @@ def reports(rank: int) -> None:
     assert (said.rank, said.world, said.transport, said.reproducible) == (rank, WORLD, "udp", None)
     assert said.path == backend_of(group)._comm.path
     assert said.calls == {"all_reduce": (2, 600), "all_gather": (1, 8)}
+    # Not one packet less than there are sums and gathers.
+    assert said.packets_sent - said.packets_retransmitted >= 3
+    dist.all_reduce(torch.ones(100_000), group=group)
+    later = report(group)
+    fresh = (later.packets_sent - later.packets_retransmitted) - (said.packets_sent - said.packets_retransmitted)
+    # 400,000 bytes in packets of at most 64 KiB, and of a kilobyte at least.
+    assert 6 <= fresh <= 400, fresh
+    local = dist.new_group(backend="fanin", pg_options=Options(transport="shm"))
+    dist.all_reduce(torch.ones(100), group=local)
+    assert (report(local).packets_sent, report(local).packets_retransmitted) == (0, 0)
     assert said.sparse is None
     assert said.gloo == (("send",), ("recv",), ())[rank]
     with pytest.raises(ValueError, match="ProcessGroupGloo: expected fanin"):
@@ -195,7 +205,7 @@ def reports(rank: int) -> None:
 
 
 def test_reports() -> None:
-    """Transport, calls and bytes, and what gloo has done."""
+    """Transport, calls, bytes and packets, and what gloo has done."""
     ranks.run(WORLD, reports)
 
 
