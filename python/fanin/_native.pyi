@@ -49,7 +49,7 @@ class Communicator:
         payload: int | None = ...,
         window: int | None = ...,
         fixed_point: bool | None = ...,
-        reproducible: bool | None = ...,
+        reproducible: bool | str | None = ...,
         sparse: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
@@ -76,7 +76,7 @@ class Communicator:
         payload: int | None = ...,
         window: int | None = ...,
         fixed_point: bool | None = ...,
-        reproducible: bool | None = ...,
+        reproducible: bool | str | None = ...,
         sparse: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
@@ -95,6 +95,10 @@ class Communicator:
 
     @property
     def transport(self) -> Literal["shm", "udp", "fabric", "alone"]: ...
+    @property
+    def packets(self) -> tuple[int, int]:
+        """Packets that this rank has sent so far, and those among them that were sent again."""
+
     @property
     def closed(self) -> bool:
         """Whether it was closed, or belongs to the process that this one was forked from."""

@@ -51,7 +51,7 @@ def init(
     payload: int | None = None,
     window: int | None = None,
     fixed_point: bool | None = None,
-    reproducible: bool | None = None,
+    reproducible: bool | Literal["element", "block"] | None = None,
     sparse: Literal["auto", "switch", "lists"] | None = None,
     notices: Callable[[str], object] | None = None,
     operators: Sequence[CustomOperator] = (),
@@ -81,8 +81,9 @@ def init(
         window: Packets in flight (``FANIN_WINDOW``).
         fixed_point: Sum float32 as block fixed point, as hardware switches do (``FANIN_FIXED_POINT``).
         reproducible: Reduce floats to the same bits whatever the order of ranks, the path and the switches
-            (``FANIN_REPRODUCIBLE``); all ranks or none. The bits depend on where in an array a value stands, and sums are exact relative to
-            the largest of 256 neighbours: what is much smaller vanishes.
+            (``FANIN_REPRODUCIBLE``); the same at all ranks. ``"element"``, or ``True``: the bits depend on the element at all ranks and on
+            nothing else. ``"block"`` sends fewer bytes: the bits depend on where in an array a value stands, and sums are exact relative
+            to the largest of 256 neighbours, beside which what is much smaller vanishes.
         sparse: How sparse vectors are reduced by UDP (``FANIN_SPARSE``); ``"auto"`` takes the switch where that saves bytes.
         notices: Called with what the user should know while ranks wait; by default that is printed to standard error. It may be called in
             another thread.
@@ -217,6 +218,11 @@ class Communicator:
     def transport(self) -> Literal["shm", "udp", "fabric", "alone"]:
         """How vectors travel: to one switch by ``"udp"``, over a ``"fabric"`` of several; ``"alone"`` where there is only one rank."""
         return self._native.transport
+
+    @property
+    def packets(self) -> tuple[int, int]:
+        """Packets that this rank has sent so far, and those among them that were sent again; none in shared memory."""
+        return self._native.packets
 
     @property
     def timeout(self) -> float:

@@ -128,6 +128,8 @@ def test_memory_that_overlaps_is_refused(comm: fanin.Communicator) -> None:
         ({"timeout": -1.0}, "timeout = -1.0: expected a time, such as"),
         ({"stall_notice": "5 parsecs"}, "stall_notice = 5 parsecs: expected a time, such as"),
         ({"transport": "rdma"}, "transport = rdma: expected auto or udp or shm"),
+        ({"reproducible": "row"}, "reproducible = row: expected 0 or 1 or element or block"),
+        ({"reproducible": ""}, 'reproducible = "": expected True, False, element or block'),
         ({"world": 2}, "FANIN_RANK is not set"),
         ({"bind": "eth0"}, "bind = eth0: expected an IP address"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from typing import Any
 
@@ -233,11 +234,11 @@ def uneven(name: str, rank: int) -> np.ndarray[Any, Any]:
     return np.ldexp(draw.standard_normal(3_003), draw.integers(-9, 3, 3_003)).astype(references.dtype_of(name))
 
 
-def reproducible(outer: fanin.Communicator, address: str, transport: Any) -> dict[tuple[str, str], set[bytes]]:
+def reproducible(outer: fanin.Communicator, address: str, transport: Any, by: Any) -> dict[tuple[str, str], set[bytes]]:
     """All bits that reductions have for contributions which change ranks, in a job that was joined with the keyword."""
     bits: dict[tuple[str, str], set[bytes]] = {}
     job = f"reproducible-{transport}"
-    with fanin.init(rank=outer.rank, world=outer.world, job=job, switch=address, transport=transport, reproducible=True) as comm:
+    with fanin.init(rank=outer.rank, world=outer.world, job=job, switch=address, transport=transport, reproducible=by) as comm:
         assert comm.transport == transport
         for name in sorted(FLOATS):
             exact = sum(uneven(name, each).astype(np.float64) for each in range(comm.world))
@@ -252,7 +253,8 @@ def reproducible(outer: fanin.Communicator, address: str, transport: Any) -> dic
     return bits
 
 
-def test_reproducible_sums_have_the_same_bits_by_every_path_and_in_every_order() -> None:
+@pytest.mark.parametrize("by", [True, "element", "block"])
+def test_reproducible_sums_have_the_same_bits_by_every_path_and_in_every_order(by: bool | str) -> None:
     for name in sorted(FLOATS - {"bfloat16"}):
         first, second, third = (uneven(name, rank) for rank in range(WORKERS))
         assert ((first + second) + third).tobytes() != ((third + second) + first).tobytes(), "plain sums differ, or this tests nothing"
@@ -260,11 +262,51 @@ def test_reproducible_sums_have_the_same_bits_by_every_path_and_in_every_order()
     for transport in ("shm", "udp"):
         host = fanin._native.Host("127.0.0.1:0", linger=1.0)
         try:
-            answers += fanin.run(reproducible, host.address, transport, workers=WORKERS, timeout=300.0)
+            answers += fanin.run(reproducible, host.address, transport, by, workers=WORKERS, timeout=300.0)
         finally:
             host.close()
     assert all(answer == answers[0] for answer in answers), "the same by both paths, at all ranks"
     assert [len(bits) for bits in answers[0].values()] == [1] * 2 * len(FLOATS), "the same in every order"
+
+
+def packings(outer: fanin.Communicator, address: str, by: Any) -> tuple[dict[str, set[bytes]], float]:
+    """All bits that sums of some values have alone and in larger arrays, and how far they are from exact ones, in parts of the bound."""
+    bits: dict[str, set[bytes]] = {}
+    worst = 0.0
+    with fanin.init(rank=outer.rank, world=outer.world, job=f"packings-{by}", switch=address, reproducible=by) as comm:
+        for name in sorted(FLOATS):
+            all_ranks = [uneven(name, rank)[:400] for rank in range(comm.world)]
+            draw = np.random.default_rng(comm.rank)
+            for offset in (0, 1, 100, 256, 999):
+                large = (draw.standard_normal(offset + 450) * 50).astype(all_ranks[0].dtype)
+                large[offset : offset + 400] = all_ranks[comm.rank]
+                bits.setdefault(name, set()).add(comm.allreduce(large)[offset : offset + 400].tobytes())
+            bits[name].add(comm.allreduce(all_ranks[comm.rank]).tobytes())
+            if name == "float32":
+                total = comm.allreduce(all_ranks[comm.rank])
+                for index, got in enumerate(total.tolist()):
+                    summands = [float(values[index]) for values in all_ranks]
+                    bound = comm.world * 4 / 2**31 * max(map(abs, summands)) + abs(got) / 2**24
+                    worst = max(worst, abs(got - math.fsum(summands)) / bound)
+    return bits, worst
+
+
+@pytest.mark.parametrize("by", ["element", "block"])
+def test_sums_by_element_do_not_depend_on_the_array_and_are_within_their_bound(by: str) -> None:
+    """By block they depend on it: so the same bits are no accident."""
+    host = fanin._native.Host("127.0.0.1:0", linger=1.0)
+    try:
+        answers = fanin.run(packings, host.address, by, workers=WORKERS, timeout=300.0)
+    finally:
+        host.close()
+    assert all(answer == answers[0] for answer in answers)
+    bits, worst = answers[0]
+    assert len(bits) == len(FLOATS)
+    if by == "element":
+        assert [len(seen) for seen in bits.values()] == [1] * len(FLOATS)
+        assert 0.1 < worst <= 1.0
+    else:
+        assert max(len(seen) for seen in bits.values()) > 1
 
 
 def wait_with_the_lock(comm: fanin.Communicator) -> int:

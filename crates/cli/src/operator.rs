@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use fanin_core::{DType, ElementOp, Payload, PayloadOp};
-use fanin_operator::{CustomOperator, Faults, examine, limits};
+use fanin_operator::{CustomOperator, Faults, Trying, examine, limits};
 
 /// Bytes of elements in a packet, about.
 const PAYLOAD_BYTES: usize = 1 << 10;
@@ -36,6 +36,21 @@ pub struct CheckArgs {
     /// Element type that the operator is for (f32, i64, ...): only values of it are tried. Else elements are taken for every type that fits
     #[arg(long, value_name = "TYPE")]
     dtype: Option<DType>,
+    /// What random values are drawn from; the same seed tries the same values
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// How often all is tried, each time with other random values
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    trials: u32,
+    /// By how much results of floats may differ between orders, as a part of the largest contribution or result; by default a few units of the
+    /// type's precision. Integers may not differ
+    #[arg(long, value_name = "RELATIVE", value_parser = tolerance)]
+    tolerance: Option<f64>,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "expected a number from 0 to 1, such as 1e-6".into())
 }
 
 const AFTER: &str = "\
@@ -58,7 +73,8 @@ pub fn run(command: &OperatorCommand) -> ExitCode {
         return ExitCode::from(2);
     }
     describe(&operator);
-    match examine_and_compare(&operator, args.dtype) {
+    let trying = Trying { dtype: args.dtype, seed: args.seed, trials: args.trials, tolerance: args.tolerance };
+    match examine_and_compare(&operator, &trying) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -67,8 +83,8 @@ pub fn run(command: &OperatorCommand) -> ExitCode {
     }
 }
 
-fn examine_and_compare(operator: &CustomOperator, dtype: Option<DType>) -> Result<()> {
-    let examined = examine(operator, dtype).with_context(|| format!("operator `{}`", operator.name()))?;
+fn examine_and_compare(operator: &CustomOperator, trying: &Trying) -> Result<()> {
+    let examined = examine(operator, trying).with_context(|| format!("operator `{}`", operator.name()))?;
     println!("{:<14} {} reductions, by several instances, of zeros, random and extreme values", "tried", examined.reductions);
     println!("{:<14} {}", "order", examined.order);
     compare(operator)

@@ -47,7 +47,37 @@ fn what_is_no_operator_is_refused_by_name() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
         errors.contains("operator `trap` (sha256 ")
-            && errors.contains("it fails on zeros (256 elements of 2 ranks): operator `trap` (sha256 "),
+            && errors.contains("it fails on zeros (256 elements of 2 ranks), as of element 0 (contributions by rank: 00000000, 00000000): operator `trap` (sha256 "),
         "{errors}"
     );
+}
+
+#[test]
+fn what_is_tried_can_be_chosen_and_what_is_wrong_is_shown() {
+    let folder = folder("operator-trying");
+    let file = examples().join("operators/float_sum.wasm");
+    let file = file.to_str().expect("a path");
+    let check = |arguments: &[&str]| {
+        let output = fanin(&folder, &[&["operator", "check", file, "--dtype", "f32"], arguments].concat());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let tried = |arguments: &[&str]| {
+        let (code, said, errors) = check(arguments);
+        assert_eq!(code, Some(0), "{errors}");
+        let line = said.lines().find(|line| line.starts_with("tried")).unwrap_or_else(|| panic!("{said}")).to_string();
+        line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{line}"))
+    };
+    let once = tried(&["--seed", "7", "--tolerance", "1e-5"]);
+    assert!(tried(&["--seed", "7", "--trials", "3"]) > 2 * once);
+    let (code, _, errors) = check(&["--tolerance", "0"]);
+    assert_eq!(code, Some(1), "sums of floats round: {errors}");
+    assert!(errors.contains("depends on the order of contributions") && errors.contains("(contributions by rank: "), "{errors}");
+    for (arguments, expected) in
+        [(["--tolerance", "2"], "expected a number from 0 to 1, such as 1e-6"), (["--trials", "0"], "0 is not in 1..=10000")]
+    {
+        let (code, _, errors) = check(&arguments);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(expected), "{errors}");
+    }
 }

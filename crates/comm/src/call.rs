@@ -11,6 +11,8 @@ use fanin_runtime::Vectors;
 pub(crate) const WORDS: usize = 6;
 /// Among the numbers of kinds of calls, steps of sparse ones.
 const SPARSE: u64 = 7;
+/// That a part of a reproducible reduction is exponents, beside the first element.
+const EXPONENTS: u64 = 1 << 63;
 
 /// One call of a communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +113,7 @@ impl Call {
             None => 0,
             Some((Part::Scales, _)) => 1,
             Some((Part::Specials, _)) => 2,
+            Some((Part::Exponents { first }, _)) => EXPONENTS | first,
             Some((Part::Integers { first }, _)) => 3 + first,
         };
         [u64::from(self.number), kind << 32 | u64::from(root), custom | op, elements, part, 1]
@@ -139,6 +142,7 @@ impl Call {
             0 => None,
             1 => Some(Part::Scales),
             2 => Some(Part::Specials),
+            number if number & EXPONENTS != 0 => Some(Part::Exponents { first: number & !EXPONENTS }),
             number => Some(Part::Integers { first: number - 3 }),
         };
         let part = part.map(|part| (part, Asked { kind, op, elements }));
@@ -434,6 +438,8 @@ mod tests {
             Call { op: ElementOp { dtype: DType::I16, operator: Operator::Max }, ..first },
             Call { part: Some((Part::Scales, first.asked())), ..first },
             Call { part: Some((Part::Specials, first.asked())), ..first },
+            Call { part: Some((Part::Exponents { first: 0 }, first.asked())), ..first },
+            Call { part: Some((Part::Exponents { first: 256 }, first.asked())), ..first },
             Call { part: Some((Part::Integers { first: 0 }, first.asked())), ..first },
             Call { part: Some((Part::Integers { first: 256 }, first.asked())), ..first },
             Call { custom: Some(CustomCall { index: 0, element_bytes: 2 }), ..first },

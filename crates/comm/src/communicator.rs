@@ -517,8 +517,10 @@ impl Communicator {
         match op {
             CallOp::BuiltIn(op) => {
                 ElementOp::new(op.dtype, op.operator).map_err(|error| CommError::Arguments(error.to_string()))?;
-                if self.core.config.reproducible && !is_copy(kind) {
-                    OrderFree::of(op, self.world()).map_err(|error| CommError::Arguments(error.to_string()))?;
+                if let Some(by) = self.core.config.reproducible
+                    && !is_copy(kind)
+                {
+                    OrderFree::of(op, self.world(), by).map_err(|error| CommError::Arguments(error.to_string()))?;
                 }
             }
             CallOp::Custom(RegisteredOperator(call)) => {

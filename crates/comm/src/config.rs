@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, WORLD_MAX};
-use fanin_core::{CollectiveKind, units};
+use fanin_core::{CollectiveKind, ReproducibleBy, units};
 use fanin_net::FaultPlan;
 use fanin_net::shm::Waiting;
 use fanin_operator::CustomOperator;
@@ -187,9 +187,10 @@ pub struct Config {
     /// Sum binary32 floats as block fixed point, as hardware switches do (UDP only).
     pub fixed_point: bool,
     /// Reduce floats so that the bits of the result do not depend on the order: on who comes first, on how many switches there are, on the
-    /// path, on restarts. They do depend on where in a vector an element stands: sums are exact relative to the largest element of a block
-    /// of 256, beside which much smaller ones vanish. All ranks or none; see [`OrderFree`](fanin_core::OrderFree) for how, and for how exact it is.
-    pub reproducible: bool,
+    /// path, on restarts. What they do depend on: on the element at all ranks and on nothing else ([`ReproducibleBy::Element`]), or also on
+    /// the block of 256 elements where it stands, whose largest one sums are exact relative to ([`ReproducibleBy::Block`]). The same at all
+    /// ranks; see [`OrderFree`](fanin_core::OrderFree) for how, and for how exact it is.
+    pub reproducible: Option<ReproducibleBy>,
     /// How sparse vectors are reduced; the same at all ranks.
     pub sparse: SparsePath,
     /// Operators that the job brings along, the same at all ranks and in the same order: [`Communicator::operator`](crate::Communicator::operator).
@@ -227,7 +228,7 @@ impl Config {
             payload_bytes: None,
             window: None,
             fixed_point: false,
-            reproducible: false,
+            reproducible: None,
             sparse: SparsePath::Auto,
             operators: Vec::new(),
             system: None,
@@ -314,7 +315,8 @@ impl Config {
             config.fixed_point = choose(name, &value, &[("0", false), ("1", true)])?;
         }
         if let Some((name, value)) = first(&["FANIN_REPRODUCIBLE"]) {
-            config.reproducible = choose(name, &value, &[("0", false), ("1", true)])?;
+            let (element, block) = (Some(ReproducibleBy::Element), Some(ReproducibleBy::Block));
+            config.reproducible = choose(name, &value, &[("0", None), ("1", element), ("element", element), ("block", block)])?;
         }
         if let Some((name, value)) = first(&["FANIN_SPARSE"]) {
             let choices = [("auto", SparsePath::Auto), ("switch", SparsePath::Switch), ("lists", SparsePath::Lists)];
@@ -415,7 +417,7 @@ impl Config {
                 return wrong("bind", bind.to_string(), "none in a fabric: the fabric's file has the addresses of hosts".into());
             }
         }
-        if self.fixed_point && self.reproducible {
+        if self.fixed_point && self.reproducible.is_some() {
             return wrong("fixed_point", "true".into(), "false where sums are reproducible: these are integers already".into());
         }
         Ok(())
@@ -602,9 +604,14 @@ mod tests {
 
     #[test]
     fn reproducible_sums_are_asked_for_by_name() {
-        assert!(!read(&[]).unwrap().reproducible);
-        assert!(read(&[("FANIN_REPRODUCIBLE", "1")]).unwrap().reproducible);
-        assert_eq!(read(&[("FANIN_REPRODUCIBLE", "yes")]).unwrap_err().to_string(), "FANIN_REPRODUCIBLE = yes: expected 0 or 1");
+        let read_one = |value| read(&[("FANIN_REPRODUCIBLE", value)]);
+        assert_eq!(read(&[]).unwrap().reproducible, None);
+        let (element, block) = (Some(ReproducibleBy::Element), Some(ReproducibleBy::Block));
+        for (value, expected) in [("0", None), ("1", element), ("element", element), ("block", block)] {
+            assert_eq!(read_one(value).unwrap().reproducible, expected, "{value}");
+        }
+        let wrong = read_one("yes").unwrap_err().to_string();
+        assert_eq!(wrong, "FANIN_REPRODUCIBLE = yes: expected 0 or 1 or element or block");
         let both = read(&[("FANIN_REPRODUCIBLE", "1"), ("FANIN_FIXED_POINT", "1")]).unwrap_err().to_string();
         assert!(both.starts_with("fixed_point = true: expected false where sums are reproducible"), "{both}");
     }

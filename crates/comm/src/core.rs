@@ -77,9 +77,9 @@ impl Core {
         let call = Call { number: engine.next, kind, op, custom, elements, world, rank, part: None, sparse };
         buffers.check(&call).map_err(CommError::Arguments)?;
         // Without another rank, or an element, nothing is added; what a job's own operator does is its own.
-        let is_free = self.config.reproducible && custom.is_none() && !is_copy(kind) && elements > 0 && world > 1;
-        let result = if is_free {
-            OrderFree::of(op, world)
+        let is_free = custom.is_none() && !is_copy(kind) && elements > 0 && world > 1;
+        let result = if let Some(by) = self.config.reproducible.filter(|_| is_free) {
+            OrderFree::of(op, world, by)
                 .map_err(|error| CommError::Arguments(error.to_string()))
                 .and_then(|how| self.run_free(&mut engine, how, call, buffers))
         } else {
@@ -123,6 +123,7 @@ impl Core {
         };
         let result = match how {
             OrderFree::AsItIs => return self.run_one(engine, &whole, buffers),
+            OrderFree::ByElement(sum) => Reproducible::new(&mut run, whole, buffers).sum_by_element(sum, &mut scratch),
             OrderFree::Scaled(sum) => Reproducible::new(&mut run, whole, buffers).sum(sum, &mut scratch),
             OrderFree::Ordered(order) => Reproducible::new(&mut run, whole, buffers).extremum(order, &mut scratch),
         };

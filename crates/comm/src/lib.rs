@@ -55,7 +55,7 @@ pub use config::{Config, ConfigError, Fallback, Interrupt, Meeting, Notices, Spa
 pub use element::Element;
 pub use error::CommError;
 pub use fanin_control::FailureKind;
-pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank, UnknownName};
+pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank, ReproducibleBy, UnknownName};
 pub use fanin_net::FaultPlan;
 pub use fanin_net::shm::Waiting;
 pub use fanin_operator::{CustomOperator, OperatorError};

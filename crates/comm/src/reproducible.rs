@@ -1,12 +1,15 @@
 //! Reproducible reductions of floats: as reductions of integers, one after another, each an operation of its own. What they are is
 //! [`OrderFree`](fanin_core::OrderFree)'s; here is which elements are in which.
 //!
-//! A sum begins with the scales of the whole vector; one message in 250 is for them. Then, where scales say that somebody must be asked, special
-//! elements; before anything is overwritten, for input and output may be the same. Elements follow in chunks, so that what is made of them
-//! stays in a cache until it is sent. The result depends on blocks, which are cut by their place in a share, and not on chunks.
+//! A sum by element goes through the vector in chunks: the exponents of a chunk, then its integers. The result depends neither on chunks nor
+//! on where an element stands.
+//!
+//! A sum by block begins with the scales of the whole vector; one message in 250 is for them. Then, where scales say that somebody must be
+//! asked, special elements; before anything is overwritten, for input and output may be the same. Elements follow in chunks, so that what is
+//! made of them stays in a cache until it is sent. The result depends on blocks, which are cut by their place in a share, and not on chunks.
 
 use fanin_control::Part;
-use fanin_core::{CollectiveKind, ElementOp, ScaledSum, Specials, TotalOrder, payload::BLOCK_ELEMENTS};
+use fanin_core::{CollectiveKind, ElementOp, ElementSum, ScaledSum, Specials, TotalOrder, payload::BLOCK_ELEMENTS};
 
 use crate::call::{Block, Buffers, Call};
 use crate::error::CommError;
@@ -55,7 +58,38 @@ impl<'r, 'b> Reproducible<'r, 'b> {
         Reproducible { run, whole, buffers }
     }
 
-    /// A sum or a mean.
+    /// A sum or a mean, of each element by itself.
+    ///
+    /// # Errors
+    /// The job has failed.
+    pub(crate) fn sum_by_element(mut self, sum: ElementSum, scratch: &mut Scratch) -> Result<(), CommError> {
+        let Scratch { scales: exponents, integers, .. } = scratch;
+        let width = sum.exponents().dtype.bytes();
+        for chunk in self.chunks(sum.integers().dtype.bytes()) {
+            self.find_exponents(sum, chunk, exponents)?;
+            let of = |share: u32| &exponents[share as usize * chunk.elements as usize * width..];
+            self.reduce(chunk, sum.integers(), integers, |share, input, integers| sum.quantise(of(share), input, integers))?;
+            self.deliver(chunk, sum.integers(), integers, |share, integers, output| sum.dequantise(of(share), integers, output));
+        }
+        Ok(())
+    }
+
+    /// The largest exponents of all ranks, of a chunk of each share.
+    fn find_exponents(&mut self, sum: ElementSum, chunk: Chunk, exponents: &mut Vec<u8>) -> Result<(), CommError> {
+        let (op, shares) = (sum.exponents(), self.whole.shares() as usize);
+        let bytes = chunk.elements as usize * op.dtype.bytes();
+        exponents.clear();
+        exponents.resize(bytes * shares, 0);
+        for (share, exponents) in (0..).zip(exponents.chunks_mut(bytes)) {
+            if let Some(input) = self.buffers.input(&self.whole, &chunk.of(share)) {
+                sum.exponents_of(input, exponents);
+            }
+        }
+        let elements = u64::from(chunk.elements) * shares as u64;
+        self.run(Part::Exponents { first: chunk.start }, CollectiveKind::Allreduce, op, elements, exponents)
+    }
+
+    /// A sum or a mean, by block.
     ///
     /// # Errors
     /// The job has failed.

@@ -27,7 +27,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FANIN_PAYLOAD", "bytes of elements in a packet, as 1024 or 8KiB; by default what the path carries"),
     ("FANIN_WINDOW", "packets under way; by default the switch chooses"),
     ("FANIN_FIXED_POINT", "1 sums floats as block fixed point, as hardware switches do; 0"),
-    ("FANIN_REPRODUCIBLE", "1 reduces floats to the same bits whatever the order, the path and the switches; 0"),
+    ("FANIN_REPRODUCIBLE", "1 reduces floats to the same bits whatever the order, the path and the switches: element (as 1), block; 0"),
     ("FANIN_SPARSE", "auto, switch or lists: how sparse vectors are reduced by UDP; auto takes the switch where that saves bytes"),
 ];
 

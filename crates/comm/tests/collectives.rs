@@ -4,8 +4,8 @@ mod common;
 
 use common::{configs, run};
 use fanin_comm::{
-    CollectiveKind, Communicator, DType, ElementOp, FaultPlan, NoSwitch, Operator, PathReport, Rank, Sparse, SparsePath, SparseWay,
-    Transport,
+    CollectiveKind, Communicator, DType, ElementOp, FaultPlan, NoSwitch, Operator, PathReport, Rank, ReproducibleBy, Sparse, SparsePath,
+    SparseWay, Transport,
 };
 use fanin_core::{OrderFree, ScaledSum, Specials};
 
@@ -227,7 +227,7 @@ fn reproduced(comm: &Communicator, order: u32) -> Vec<Vec<u8>> {
 }
 
 /// What ranks get, computed in one place and in the order of ranks.
-fn reference(world: u32) -> Vec<Vec<u8>> {
+fn reference(world: u32, by: ReproducibleBy) -> Vec<Vec<u8>> {
     let mut results = Vec::new();
     for op in ElementOp::all().filter(|op| op.dtype.is_float() && op.operator != Operator::Prod) {
         for elements in [1, 700, 5_000] {
@@ -235,16 +235,24 @@ fn reference(world: u32) -> Vec<Vec<u8>> {
             let fold = |op: ElementOp, parts: Vec<Vec<u8>>| {
                 parts.into_iter().reduce(|mut sum, part| op.reduce(&mut sum, &part).map(|()| sum).unwrap()).unwrap()
             };
-            results.push(match OrderFree::of(op, world).unwrap() {
+            let made = |width: usize, make: &dyn Fn(&[u8], &mut [u8])| {
+                let each = |input: &Vec<u8>| {
+                    let mut out = vec![0; width];
+                    make(input, &mut out);
+                    out
+                };
+                inputs.iter().map(each).collect::<Vec<_>>()
+            };
+            results.push(match OrderFree::of(op, world, by).unwrap() {
+                OrderFree::ByElement(sum) => {
+                    let [thin, wide] = [sum.exponents(), sum.integers()].map(|op| op.dtype.bytes() * elements);
+                    let exponents = fold(sum.exponents(), made(thin, &|input, out| sum.exponents_of(input, out)));
+                    let sums = fold(sum.integers(), made(wide, &|input, out| sum.quantise(&exponents, input, out)));
+                    let mut result = vec![0; inputs[0].len()];
+                    sum.dequantise(&exponents, &sums, &mut result);
+                    result
+                }
                 OrderFree::Scaled(sum) => {
-                    let made = |width: usize, make: &dyn Fn(&[u8], &mut [u8])| {
-                        let each = |input: &Vec<u8>| {
-                            let mut out = vec![0; width];
-                            make(input, &mut out);
-                            out
-                        };
-                        inputs.iter().map(each).collect::<Vec<_>>()
-                    };
                     let blocks = elements.div_ceil(256);
                     let scales = fold(ScaledSum::SCALES, made(blocks * 4, &|input, out| sum.scales(input, out)));
                     let wide = elements * sum.integers().dtype.bytes();
@@ -275,20 +283,22 @@ fn reference(world: u32) -> Vec<Vec<u8>> {
 
 #[test]
 fn reproducible_reductions_have_the_same_bits_on_every_path_in_every_order_and_under_faults() {
-    let expected = reference(4);
-    for order in 0..4 {
-        for (transport, faults) in [(Transport::Memory, false), (Transport::Udp, false), (Transport::Udp, true)] {
-            let (mut configs, _) = configs(4, transport);
-            for config in &mut configs {
-                config.reproducible = true;
-                config.payload_bytes = (transport == Transport::Udp).then_some([1_408, 512, 1_024, 256][order as usize]);
-                let seed = u64::from(config.rank * 4 + order) + 1;
-                if faults {
-                    config.faults = FaultPlan { seed, loss: 0.01, duplicate: 0.02, reorder: 0.05, corrupt: 0.0 };
+    for by in [ReproducibleBy::Element, ReproducibleBy::Block] {
+        let expected = reference(4, by);
+        for order in 0..4 {
+            for (transport, faults) in [(Transport::Memory, false), (Transport::Udp, false), (Transport::Udp, true)] {
+                let (mut configs, _) = configs(4, transport);
+                for config in &mut configs {
+                    config.reproducible = Some(by);
+                    config.payload_bytes = (transport == Transport::Udp).then_some([1_408, 512, 1_024, 256][order as usize]);
+                    let seed = u64::from(config.rank * 4 + order) + 1;
+                    if faults {
+                        config.faults = FaultPlan { seed, loss: 0.01, duplicate: 0.02, reorder: 0.05, corrupt: 0.0 };
+                    }
                 }
-            }
-            for (rank, got) in run(configs, move |comm| reproduced(&comm, order)).into_iter().enumerate() {
-                assert!(got == expected, "rank {rank}, {transport:?}, order {order}, faults {faults}");
+                for (rank, got) in run(configs, move |comm| reproduced(&comm, order)).into_iter().enumerate() {
+                    assert!(got == expected, "rank {rank}, by {by}, {transport:?}, order {order}, faults {faults}");
+                }
             }
         }
     }
@@ -296,9 +306,10 @@ fn reproducible_reductions_have_the_same_bits_on_every_path_in_every_order_and_u
 
 #[test]
 fn reproducible_jobs_do_every_collective_and_long_vectors_in_chunks() {
-    for transport in [Transport::Memory, Transport::Udp] {
+    let both = [Transport::Memory, Transport::Udp].into_iter();
+    for (transport, by) in both.flat_map(|transport| [(transport, ReproducibleBy::Element), (transport, ReproducibleBy::Block)]) {
         let (mut configs, _) = configs(3, transport);
-        configs.iter_mut().for_each(|config| config.reproducible = true);
+        configs.iter_mut().for_each(|config| config.reproducible = Some(by));
         run(configs, |comm| {
             for op in ElementOp::all().filter(|op| !(op.dtype.is_float() && op.operator == Operator::Prod)) {
                 for elements in [0, 1, 1_000] {
@@ -555,7 +566,7 @@ fn where_the_switch_does_not_sum_the_report_says_why() {
     assert_eq!(of(|config| config.transport = Transport::Memory).no_switch, Some(NoSwitch::SharedMemory));
     assert_eq!(of(|config| config.sparse = SparsePath::Lists).no_switch, Some(NoSwitch::NotWanted));
     assert_eq!(of(|config| config.fixed_point = true).no_switch, Some(NoSwitch::FixedPoint));
-    let reproducible = of(|config| config.reproducible = true);
+    let reproducible = of(|config| config.reproducible = Some(ReproducibleBy::Block));
     assert_eq!(reproducible.no_switch, Some(NoSwitch::Reproducible));
     assert!(reproducible.to_string().contains("not by the switch: floats must be reproducible"), "{reproducible}");
 }

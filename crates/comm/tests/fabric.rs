@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{PATIENT, Told, at_all, run};
-use fanin_comm::{Communicator, Config, Element, Fallback, Meeting, Notices, Operator, PathReport};
+use fanin_comm::{Communicator, Config, Element, Fallback, Meeting, Notices, Operator, PathReport, ReproducibleBy};
 use fanin_control::FabricFile;
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, FabricClient, FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};
 use fanin_fabric::Fabric;
@@ -166,6 +166,37 @@ fn every_collective_is_exact_by_every_system() {
             assert!(matches!(comm.path(), PathReport::Fabric { system, .. } if system == name), "{}", comm.path());
             all_collectives::<f32>(&comm, 701);
         });
+    }
+}
+
+#[test]
+fn reproducible_sums_have_the_same_bits_by_every_system() {
+    let running = Running::start(FaultPlan::default());
+    let value = |rank: u32, index: usize| {
+        let draw = fanin_core::hash::mix(u64::from(rank), index as u64);
+        draw as i32 as f32 / (1u64 << (draw >> 59)) as f32
+    };
+    let mut first = None;
+    for system in ["canary", "tree", "switchml", "rina", "sharp", "netreduce", "panama", "ring", "exchange"] {
+        let (mut configs, _) = running.configs(system, Some(system));
+        configs.iter_mut().for_each(|config| config.reproducible = Some(ReproducibleBy::Element));
+        let results = run(configs, move |comm| {
+            let mut sums: Vec<f32> = (0..3_001).map(|index| value(comm.rank(), index)).collect();
+            comm.allreduce(&mut sums, Operator::Sum).unwrap();
+            // Other elements first, and the ranks' vectors the other way round.
+            let mirror = comm.world() - 1 - comm.rank();
+            let mut packed: Vec<f32> =
+                (0..77).map(|index| 1e20 * index as f32).chain((0..3_001).map(|index| value(mirror, index))).collect();
+            comm.allreduce(&mut packed, Operator::Sum).unwrap();
+            assert!(packed[77..] == sums, "{system}");
+            let mut narrow: Vec<f64> = sums[..100].iter().map(|x| f64::from(*x)).collect();
+            comm.allreduce(&mut narrow, Operator::Avg).unwrap();
+            assert!(narrow.iter().zip(&sums).all(|(mean, x)| *mean == f64::from(*x)), "{system}: of equal values");
+            sums.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        });
+        for bits in results {
+            assert!(*first.get_or_insert_with(|| bits.clone()) == bits, "{system}");
+        }
     }
 }
 

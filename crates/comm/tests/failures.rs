@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{PATIENT, at_all, configs, run};
-use fanin_comm::{CommError, Communicator, FaultPlan, Interrupt, Meeting, NoSwitch, Operator, SparsePath, SparseWay, Transport};
+use fanin_comm::{
+    CommError, Communicator, FaultPlan, Interrupt, Meeting, NoSwitch, Operator, ReproducibleBy, SparsePath, SparseWay, Transport,
+};
 use fanin_daemon::{Daemon, DaemonConfig};
 
 const BOTH: [Transport; 2] = [Transport::Memory, Transport::Udp];
@@ -72,13 +74,17 @@ type Called = fn(&Communicator) -> Result<(), CommError>;
 
 #[test]
 fn ranks_that_differ_in_a_reproducible_reduction_are_told_what_each_has_called() {
-    for transport in BOTH {
+    for (transport, by) in BOTH.into_iter().flat_map(|transport| [(transport, ReproducibleBy::Element), (transport, ReproducibleBy::Block)])
+    {
+        let sums = match by {
+            ReproducibleBy::Element => {
+                ["300 f32 (avg), reproducible: exponents from 0 on", "300 f32 (sum), reproducible: exponents from 0 on"]
+            }
+            ReproducibleBy::Block => ["300 f32 (avg), reproducible: scales", "300 f32 (sum), reproducible: scales"],
+        };
         let cases: [(Called, [&str; 2]); 3] = [
-            // Their integers are alike, and so are their scales.
-            (
-                |comm| comm.allreduce(&mut [1f32; 300], if comm.rank() == 2 { Operator::Avg } else { Operator::Sum }),
-                ["300 f32 (avg), reproducible: scales", "300 f32 (sum), reproducible: scales"],
-            ),
+            // Their integers are alike, and so is what is found before.
+            (|comm| comm.allreduce(&mut [1f32; 300], if comm.rank() == 2 { Operator::Avg } else { Operator::Sum }), sums),
             (|comm| comm.allreduce(&mut vec![1f32; 300 + comm.rank() as usize / 2], Operator::Sum), ["301 f32", "300 f32"]),
             (
                 |comm| match comm.rank() {
@@ -90,7 +96,7 @@ fn ranks_that_differ_in_a_reproducible_reduction_are_told_what_each_has_called()
         ];
         for (call, expected) in cases {
             let (mut configs, _) = configs(3, transport);
-            configs.iter_mut().for_each(|config| (config.stall_notice, config.reproducible) = (Duration::from_millis(200), true));
+            configs.iter_mut().for_each(|config| (config.stall_notice, config.reproducible) = (Duration::from_millis(200), Some(by)));
             let errors = run(configs, move |comm| {
                 let mut result = together(&comm).and_then(|()| call(&comm));
                 while result.is_ok() {
@@ -109,11 +115,11 @@ fn ranks_that_differ_in_a_reproducible_reduction_are_told_what_each_has_called()
 #[test]
 fn a_rank_that_does_not_ask_for_reproducible_sums_is_refused_by_name() {
     let (mut configs, _) = configs(2, Transport::Auto);
-    configs[1].reproducible = true;
+    configs[1].reproducible = Some(ReproducibleBy::Element);
     for result in at_all(configs, |_| ()) {
         let error = text(&result.unwrap_err());
         // Whoever asks first is what others are compared with.
-        assert!(["rank 0", "wants reproducible", "true", "false", "rank 1"].iter().all(|part| error.contains(part)), "{error}");
+        assert!(["rank 0", "wants reproducible sums", "by element", "none", "rank 1"].iter().all(|part| error.contains(part)), "{error}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::switch::{self, Switch, at, every_collective};
 use common::{PATIENT, configs, run};
-use fanin_comm::{Config, Fallback, Notices, Operator, SparsePath, SparseWay, Transport};
+use fanin_comm::{Config, Fallback, Notices, Operator, ReproducibleBy, SparsePath, SparseWay, Transport};
 
 /// Not a test of its own: the process that is killed.
 #[test]
@@ -131,8 +131,9 @@ fn reproducible_sums_have_the_same_bits_whenever_the_switch_is_killed() {
             sums
         })
     };
-    let reproducible =
-        |configs: Vec<Config>| -> Vec<Config> { configs.into_iter().map(|config| Config { reproducible: true, ..config }).collect() };
+    let reproducible = |configs: Vec<Config>| -> Vec<Config> {
+        configs.into_iter().map(|config| Config { reproducible: Some(ReproducibleBy::Element), ..config }).collect()
+    };
     let expected = run_all(reproducible(configs(WORLD, Transport::Memory).0), Arc::default());
     assert!((0..25).all(|call| (1..3).all(|rank| expected[rank][call][..60_007] == expected[0][call][..60_007])));
     let mut switch = Switch::start("127.0.0.1:0");

@@ -70,6 +70,26 @@ mod named {
     }
 }
 
+/// The same of what may be missing.
+pub(crate) mod named_if_any {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => to.collect_str(value),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
+    }
+}
+
 /// The kinds of call that a communicator offers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -151,6 +171,11 @@ pub enum Part {
     Scales,
     /// What is special in some elements.
     Specials,
+    /// The exponents of elements.
+    Exponents {
+        /// From this one of a share on.
+        first: u64,
+    },
     /// The integers of elements.
     Integers {
         /// From this one of a share on.
@@ -163,6 +188,7 @@ impl fmt::Display for Part {
         match self {
             Part::Scales => f.write_str("scales"),
             Part::Specials => f.write_str("special elements"),
+            Part::Exponents { first } => write!(f, "exponents from {first} on"),
             Part::Integers { first } => write!(f, "elements from {first} on"),
         }
     }
@@ -243,6 +269,7 @@ mod tests {
         let whole = signature(CallKind::Allreduce, DType::F32, Operator::Avg);
         let text = |part| Signature { part: Some(part), ..whole }.to_string();
         assert_eq!(text(Part::Scales), "allreduce of 500 f32 (avg), reproducible: scales");
+        assert_eq!(text(Part::Exponents { first: 256 }), "allreduce of 500 f32 (avg), reproducible: exponents from 256 on");
         assert_eq!(text(Part::Integers { first: 256 }), "allreduce of 500 f32 (avg), reproducible: elements from 256 on");
         // Of other reductions nothing is said of parts, as before there were any.
         let json = serde_json::to_string(&whole).unwrap();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use fanin_core::ReproducibleBy;
 use fanin_systems::System;
 use serde::{Deserialize, Serialize};
 
@@ -251,9 +252,9 @@ pub struct JobWish {
     pub patience_ms: u64,
     /// Sum floats as block fixed point, as hardware switches do.
     pub fixed_point: bool,
-    /// Reduce floats so that the bits do not depend on the order. A matter of the ranks, which must all do it or none.
-    #[serde(default)]
-    pub reproducible: bool,
+    /// Reduce floats so that the bits do not depend on the order, and on what they do depend. A matter of the ranks, which must all do the same.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::call::named_if_any")]
+    pub reproducible: Option<ReproducibleBy>,
     /// Element type and operator, for systems whose packets do not carry them.
     pub op: Op,
 }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fanin_core::{BlockExponent, DType, ElementOp, FixedPoint, Operator, OrderFree, Payload, ScaledSum};
+use fanin_core::{BlockExponent, DType, ElementOp, FixedPoint, Operator, OrderFree, Payload, ReproducibleBy, ScaledSum};
 
 fn reduce(criterion: &mut Criterion) {
     const BYTES: usize = 1024;
@@ -45,7 +45,7 @@ fn order_free(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("order_free_{dtype}"));
         group.throughput(Throughput::Bytes((ELEMENTS * dtype.bytes()) as u64));
         let op = ElementOp { dtype, operator: Operator::Sum };
-        let Ok(OrderFree::Scaled(sum)) = OrderFree::of(op, 8) else { continue };
+        let Ok(OrderFree::Scaled(sum)) = OrderFree::of(op, 8, ReproducibleBy::Block) else { continue };
         let mut floats = Vec::new();
         (0..ELEMENTS).for_each(|index| dtype.push_f64(index as f64 - 100.5, &mut floats));
         let mut scales = vec![0; ScaledSum::blocks(ELEMENTS as u64) as usize * ScaledSum::SCALE_ELEMENTS * 2];
@@ -53,6 +53,17 @@ fn order_free(criterion: &mut Criterion) {
         group.bench_function("scales", |bencher| bencher.iter(|| sum.scales(black_box(&floats), &mut scales)));
         group.bench_function("quantise", |bencher| bencher.iter(|| sum.quantise(&scales, black_box(&floats), &mut integers)));
         group.bench_function("dequantise", |bencher| bencher.iter(|| sum.dequantise(&scales, black_box(&integers), &mut back)));
+        let Ok(OrderFree::ByElement(sum)) = OrderFree::of(op, 8, ReproducibleBy::Element) else { continue };
+        let mut exponents = vec![0; ELEMENTS * sum.exponents().dtype.bytes()];
+        group.bench_function("exponents", |bencher| bencher.iter(|| sum.exponents_of(black_box(&floats), &mut exponents)));
+        group.bench_function("quantise_by_element", |bencher| {
+            bencher.iter(|| sum.quantise(&exponents, black_box(&floats), &mut integers));
+        });
+        group.bench_function("dequantise_by_element", |bencher| {
+            bencher.iter(|| sum.dequantise(&exponents, black_box(&integers), &mut back));
+        });
+        let (mut largest, op) = (exponents.clone(), sum.exponents());
+        group.bench_function("largest_exponents", |bencher| bencher.iter(|| op.reduce(&mut largest, black_box(&exponents))));
         group.finish();
     }
 }

@@ -4,6 +4,7 @@ use fanin_core::{CustomKernel, CustomLayout};
 
 use crate::error::OperatorError;
 use crate::identity::{Digest, Faults};
+use crate::stray::Stray;
 
 /// There is none.
 pub(crate) enum Program {}
@@ -25,6 +26,10 @@ impl Program {
     }
 
     pub(crate) fn begins(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn stray(&self, _: [&[u8]; 2]) -> Option<Stray> {
         match *self {}
     }
 

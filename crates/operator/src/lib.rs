@@ -42,6 +42,7 @@ mod program;
 #[cfg(not(feature = "wasm"))]
 #[path = "absent.rs"]
 mod program;
+mod stray;
 
 /// For a program that handles `SIGSEGV`, `SIGFPE`, `SIGILL` and `SIGBUS` nowhere else: what is wrong with an operator's access to its memory is
 /// found by the processor, which makes operators faster. To be called before the first module is compiled; without effect after that.
@@ -50,6 +51,6 @@ pub fn find_traps_by_signals() {
 }
 
 pub use error::OperatorError;
-pub use examination::{Broken, Examined, Order, examine};
+pub use examination::{Broken, Examined, Order, Trying, examine};
 pub use identity::{Digest, Faults};
 pub use operator::CustomOperator;

@@ -9,6 +9,7 @@ use crate::error::OperatorError;
 use crate::identity::{Digest, Faults};
 use crate::limits;
 use crate::program::Program;
+use crate::stray::Stray;
 
 /// An operator: a WebAssembly module that has been checked and compiled. Cheap to clone.
 #[derive(Clone)]
@@ -115,6 +116,11 @@ impl CustomOperator {
             Some((export, _)) => Err(OperatorError::Export { name: name(), export, expected: none, got: "a function".into() }),
             None => Ok(operator),
         }
+    }
+
+    /// Whether it writes beside the elements that a call is for.
+    pub(crate) fn stray(&self, contributions: [&[u8]; 2]) -> Option<Stray> {
+        self.0.program.stray(contributions)
     }
 
     /// The operator at work, for one thread: `faults` is told why where it fails. Its memory is taken at the first use.

@@ -1,6 +1,7 @@
 //! A compiled module, and its instances.
 
 mod kernel;
+mod strays;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@
 
 use fanin_core::hash::mix;
 use fanin_core::{CustomOp, OpError, Payload};
-use fanin_operator::{Broken, CustomOperator, Faults, Order, examine, limits};
+use fanin_operator::{Broken, CustomOperator, Faults, Order, Trying, examine, limits};
 
 /// The exports of an operator of 32-bit integers, but for `combine` and whatever else.
 const HEAD: &str = r#"
@@ -227,13 +227,13 @@ fn the_examples_do_what_a_job_needs() {
     {
         let file = format!("{}/../../examples/operators/{name}.wasm", env!("CARGO_MANIFEST_DIR"));
         let operator = CustomOperator::from_wasm(name, &std::fs::read(file).unwrap()).unwrap();
-        let examined = examine(&operator, None).unwrap_or_else(|broken| panic!("{name}: {broken}"));
+        let examined = examine(&operator, &Trying::default()).unwrap_or_else(|broken| panic!("{name}: {broken}"));
         assert_eq!(examined.order == Order::Exact, is_exact, "{name}: {}", examined.order);
     }
 }
 
 fn broken(text: &str) -> Broken {
-    examine(&CustomOperator::from_wasm("mine", &module(&format!("{HEAD}{text}"))).unwrap(), None).unwrap_err()
+    examine(&CustomOperator::from_wasm("mine", &module(&format!("{HEAD}{text}"))).unwrap(), &Trying::default()).unwrap_err()
 }
 
 #[test]
@@ -242,6 +242,21 @@ fn modules_that_break_in_a_job_are_found_by_examination() {
     let finish = r#"(func (export "finish") (param i32 i32 i32 i32) (i32.store (i32.const -16) (i32.const 1)))"#;
     let said = broken(&format!("{SUM}{finish}")).to_string();
     assert!(said.contains("it fails on zeros") && said.contains("failed in finish") && said.contains("out of bounds"), "{said}");
+    // `combine` and `finish` write behind their last element, and before their first one, where other vectors may be.
+    let behind = SUM.replace(
+        "(block $done",
+        "(i32.store (i32.add (local.get $acc) (i32.mul (local.get $n) (i32.const 4))) (i32.const 1)) (block $done",
+    );
+    let said = broken(&behind).to_string();
+    assert!(
+        said.starts_with(
+            "its combine writes beside what it was given: of zeros (1 element of 2 ranks), at byte 4 of accumulators of 4 bytes"
+        ),
+        "{said}"
+    );
+    let before = r#"(func (export "finish") (param i32 i32 i32 i32) (i32.store8 (i32.sub (local.get 1) (i32.const 1)) (i32.const 1)))"#;
+    let found = broken(&format!("{SUM}{before}"));
+    assert!(matches!(found, Broken::Strays { call: "finish", offset: -1, .. }), "{found}");
     // A count of calls finds its way into the sum.
     let counting = SUM.replace("(block $done", "(global.set $calls (i32.add (global.get $calls) (i32.const 1))) (block $done").replace(
         "(i32.load (local.get $in))",

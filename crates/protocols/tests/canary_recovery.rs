@@ -5,7 +5,7 @@ use crate::canary_fabric::{Plan, Run};
 use crate::common::{Faults, Script, given, lend};
 use fanin_core::hash::mix;
 use fanin_core::{
-    Census, CollectiveKind, Duration, ElementOp, FailureReason, Instant, OrderFree, Rank, RetransmitReason, ScaledSum, Suspect,
+    Census, CollectiveKind, Duration, ElementOp, FailureReason, Instant, OrderFree, Rank, ReproducibleBy, RetransmitReason, ScaledSum, Suspect,
 };
 use fanin_protocols::canary::{FailureRule, Placement, Recovery};
 use fanin_protocols::shared::reliability::Reliability;
@@ -138,7 +138,7 @@ proptest! {
     #[test]
     fn reproducible_floats_have_the_same_bits_on_any_tree_whatever_is_lost(plan in plans()) {
         let plan = Plan { workers: FLOAT_WORKERS, ..plan };
-        let Ok(OrderFree::Scaled(sum)) = OrderFree::of(ElementOp::F32_SUM, FLOAT_WORKERS) else { panic!("a sum of floats") };
+        let Ok(OrderFree::Scaled(sum)) = OrderFree::of(ElementOp::F32_SUM, FLOAT_WORKERS, ReproducibleBy::Block) else { panic!("a sum of floats") };
         let vectors: Vec<Vec<u8>> = (0..FLOAT_WORKERS).map(floats).collect();
         let mut scales = vec![0x80; 4];
         for vector in &vectors {

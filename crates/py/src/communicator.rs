@@ -209,6 +209,13 @@ impl Communicator {
         started.map(|()| (Handle::new(shared), SparseResult::new(slot))).map_err(|error| self.raised(py, &error))
     }
 
+    /// Packets that this rank has sent so far, and those among them that were sent again. While a call runs the counts may be 0.2 s old.
+    #[getter]
+    fn packets(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let counters = self.open(py)?.statistics().counters;
+        Ok((counters.packets_sent, counters.retransmitted_total()))
+    }
+
     /// How long calls that are made from now on wait, in seconds.
     #[getter]
     fn timeout(&self, py: Python<'_>) -> PyResult<f64> {

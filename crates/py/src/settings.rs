@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fanin_comm::{CommError, Config, ConfigError, Notices};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use crate::errors;
 use crate::interrupt;
@@ -62,8 +62,13 @@ pub fn read(py: Python<'_>, arguments: Option<&Bound<'_, PyDict>>, environment: 
             let text = format!("unexpected argument {name:?}: there are {}", known.join(", "));
             return Err(pyo3::exceptions::PyTypeError::new_err(text));
         };
-        let is_flag = matches!(*keyword, "fixed_point" | "reproducible");
+        let is_flag = *keyword == "fixed_point" || (*keyword == "reproducible" && !value.is_instance_of::<PyString>());
         let text = if is_flag { u8::from(value.is_truthy()?).to_string() } else { value.str()?.to_string() };
+        if *keyword == "reproducible" && text.is_empty() {
+            // A variable that is empty is none; an argument that is empty is wrong.
+            let expected = "True, False, element or block".into();
+            return Err(wrong(py, ConfigError::Value { what: "reproducible", value: "\"\"".into(), expected }, &given));
+        }
         given.insert(*variable, text);
     }
     let meets = MEETING.iter().any(|variable| given.contains_key(variable));

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,7 +29,16 @@ from fanin.torch.forwarding import Forwarding, Lending
 from fanin.torch.meeting import HOSTING, Meeting, Member, Place, own_address
 from fanin.torch.memory import After, as_bytes, check_output, lent_input, lent_output
 from fanin.torch.monitored import MonitoredBarrier
-from fanin.torch.options import TIMEOUT_MAX, common, fabric_of, is_set, of_communicator, read, tell_void_variables, with_determinism
+from fanin.torch.options import (
+    TIMEOUT_MAX,
+    common,
+    fabric_of,
+    of_communicator,
+    read,
+    reproducible_by,
+    tell_void_variables,
+    with_determinism,
+)
 from fanin.torch.program import Program
 from fanin.torch.sparse import SparseTensor, sparse_reduction
 from fanin.torch.work import FaninWork, ForwardedWork, GatheredWork
@@ -170,10 +179,9 @@ class FaninBackend(Backend):
         return self._comm
 
     @property
-    def reproducible(self) -> bool:
-        """Whether floats are summed to the same bits in every run."""
-        asked = self._settings.get("reproducible")
-        return bool(asked) if asked is not None else is_set("FANIN_REPRODUCIBLE")
+    def reproducible(self) -> Literal["element", "block"] | None:
+        """Whether floats are summed to the same bits in every run, and what these depend on."""
+        return reproducible_by(self._settings)
 
     @property
     def by_gloo(self) -> tuple[str, ...]:
@@ -378,7 +386,7 @@ class FaninBackend(Backend):
         return elements
 
     def _check_order(self, dtype: torch.dtype, op: ReduceOp) -> None:
-        determinism.check(dtype, op.op, transport=self._comm.transport, world=self._size, reproducible=self.reproducible)
+        determinism.check(dtype, op.op, transport=self._comm.transport, world=self._size, reproducible=self.reproducible is not None)
 
     def allreduce(self, tensors: list[Tensor], options: Any) -> Work:
         """Every rank gets the reduction, in place."""

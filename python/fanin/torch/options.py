@@ -24,7 +24,7 @@ TIMEOUT_MAX = timedelta(days=36_500)
 
 #: What each takes: the types of its values, and what was expected, in words. What makes no sense beyond that the communicator refuses.
 _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
-    "reproducible": ((bool,), "True or False"),
+    "reproducible": ((bool, str), "True, False, 'element' or 'block'"),
     "fixed_point": ((bool,), "True or False"),
     "transport": ((str,), "'auto', 'udp' or 'shm'"),
     "sparse": ((str,), "'auto', 'switch' or 'lists'"),
@@ -44,7 +44,8 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 #: Values that are words, where the communicator does not check them.
-_WORDS = {
+_WORDS: dict[str, tuple[bool | str, ...]] = {
+    "reproducible": (True, False, "element", "block"),
     "nan": ("ignore", "propagate"),
     "fallback": ("ring", "error"),
 }
@@ -83,8 +84,9 @@ class Options:
         ConfigurationError: Names the option, its value, and what was expected.
     """
 
-    #: Floats are reduced to the same bits in every run.
-    reproducible: bool | None = None
+    #: Floats are reduced to the same bits in every run. ``True`` is ``"element"``: bits depend on the element at all ranks alone. With
+    #: ``"block"`` they depend on the bucket as well, and small values beside large ones are lost.
+    reproducible: bool | Literal["element", "block"] | None = None
     #: Sums of float32 as block fixed point, as hardware switches have them.
     fixed_point: bool | None = None
     #: The system that sums: in a fabric any one that sums dense vectors, as ``"canary"`` or ``"rina"``; else SwitchML at a switch (which
@@ -207,6 +209,16 @@ def fabric_of(settings: Mapping[str, Any]) -> str | None:
 def is_set(variable: str) -> bool:
     """Whether a variable of the environment that is 0 or 1 says yes; the communicator refuses what is neither."""
     return os.environ.get(variable) == "1"
+
+
+def reproducible_by(settings: Mapping[str, Any]) -> Literal["element", "block"] | None:
+    """What reproducible sums depend on, where sums are reproducible: the element alone, or its block."""
+    asked = settings.get("reproducible")
+    if asked is None:
+        asked = os.environ.get("FANIN_REPRODUCIBLE") or False
+    if asked in ("element", "1", True):
+        return "element"
+    return "block" if asked == "block" else None
 
 
 def with_determinism(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -32,10 +32,14 @@ class Report:
     transport: str
     #: The same for people: also why so, and by which switch.
     path: str
-    #: Whether floats are summed to the same bits in every run.
-    reproducible: bool
+    #: Whether floats are summed to the same bits in every run, and what these depend on: ``"element"``, ``"block"``, or ``None``.
+    reproducible: Literal["element", "block"] | None
     #: What the communicator was asked for so far, by name, such as ``"all_reduce"``: calls and bytes of this rank's vectors.
     calls: Mapping[str, Passed]
+    #: Packets that this rank has sent so far; none in shared memory.
+    packets_sent: int
+    #: Those among them that were sent again: something was lost, or late.
+    packets_retransmitted: int
     #: How the last sparse vectors were summed and why so, for people; ``None`` before the first ones have come back.
     sparse: str | None
     #: The same in a word: ``"alone"``, ``"lists"`` or ``"dense"``, or a word of a later release.
@@ -70,6 +74,7 @@ def report(group: dist.ProcessGroup | None = None) -> Report:
     backend = backend_of(group, "report")
     comm = backend.communicator
     sparse_way, sparse = backend.sparse_report or (None, None)
+    sent, retransmitted = comm.packets
     return Report(
         job=comm.job,
         rank=comm.rank,
@@ -78,6 +83,8 @@ def report(group: dist.ProcessGroup | None = None) -> Report:
         path=comm.path,
         reproducible=backend.reproducible,
         calls=dict(backend.passed),
+        packets_sent=sent,
+        packets_retransmitted=retransmitted,
         sparse=sparse,
         sparse_way=sparse_way,
         gloo=backend.by_gloo,

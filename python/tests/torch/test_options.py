@@ -59,6 +59,28 @@ def test_reproducible_groups(how: str) -> None:
     assert ranks.run(WORLD, reproducible, how, environ=environ) == [(1, True)] * WORLD
 
 
+def packed(rank: int, how: str) -> tuple[int, int, bool]:
+    """In how many ways 300 small values are summed, alone and in larger tensors beside large values, and whether any vanishes."""
+    group = dist.group.WORLD if how.isupper() else dist.new_group(backend="fanin", pg_options=Options(reproducible=how))  # type: ignore[arg-type]
+    assert report(group).reproducible == how.lower()
+    small = torch.rand(300, generator=torch.Generator().manual_seed(rank)) * 1e-10 + 1e-12
+    seen = set()
+    for before, after in [(0, 0), (1, 0), (77, 5), (256, 256), (1_000, 1)]:
+        bucket = torch.cat([torch.full((before,), 1.0 + rank), small, torch.full((after,), 3.0)])
+        dist.all_reduce(bucket, group=group)
+        sums = bucket[before : before + 300]
+        seen.add(sums.numpy().tobytes())
+    return len(seen), rank, bool((sums == 0).any())
+
+
+@pytest.mark.parametrize("how", ["element", "ELEMENT", "block"])
+def test_what_sums_depend_on(how: str) -> None:
+    """By element nothing depends on the bucket, and nothing vanishes; by block both. The variable says so as well."""
+    environ = {"FANIN_TRANSPORT": "udp"} | ({"FANIN_REPRODUCIBLE": "element"} if how.isupper() else {})
+    for ways, _, vanishes in ranks.run(WORLD, packed, how, environ=environ):
+        assert (ways, vanishes) == (1, False) if how.lower() == "element" else (ways > 1 and vanishes)
+
+
 def every_key(rank: int) -> None:
     """Each option changes something, or is refused by the communicator for what it is."""
     taken: dict[str, Any] = {
@@ -94,8 +116,8 @@ def every_key(rank: int) -> None:
     assert "1024" in backend_of(group)._comm.path
     wrong: list[tuple[Any, str]] = [
         ({"reproducable": True}, r"pg_options\['reproducable'\] = True: there is no such option; expected some of reproducible, "),
-        ({"reproducible": "yes"}, r"pg_options\['reproducible'\] = 'yes': expected True or False"),
-        ({"reproducible": 1}, r"pg_options\['reproducible'\] = 1: expected True or False"),
+        ({"reproducible": "yes"}, r"pg_options\['reproducible'\] = 'yes': expected True, False, 'element' or 'block'"),
+        ({"reproducible": 1}, r"pg_options\['reproducible'\] = 1: expected True, False, 'element' or 'block'"),
         ({"payload": True}, r"pg_options\['payload'\] = True: expected a number of bytes"),
         ({"transport": "rdma"}, "transport = rdma: expected auto or udp or shm"),
         ({"transport": 3}, r"pg_options\['transport'\] = 3: expected 'auto', 'udp' or 'shm'"),
@@ -137,7 +159,7 @@ def deterministic(rank: int, warn_only: bool) -> None:
         assert largest.item() == WORLD - 1
         dist.all_reduce(torch.arange(3))
         group = dist.new_group(backend="fanin")
-        assert report(group).reproducible
+        assert report(group).reproducible == "element"
         assert len(set(sums(group, rank))) == 1
         # Who says otherwise is taken at their word, until sums are asked for.
         other = dist.new_group(backend="fanin", pg_options=Options(reproducible=False))
@@ -163,9 +185,19 @@ def reports(rank: int) -> None:
     if rank < 2:
         (dist.send if rank == 0 else dist.recv)(torch.ones(3), 1 - rank, group=group)
     said = report(group)
-    assert (said.rank, said.world, said.transport, said.reproducible) == (rank, WORLD, "udp", False)
+    assert (said.rank, said.world, said.transport, said.reproducible) == (rank, WORLD, "udp", None)
     assert said.path == backend_of(group)._comm.path
     assert said.calls == {"all_reduce": (2, 600), "all_gather": (1, 8)}
+    # Not one packet less than there are sums and gathers.
+    assert said.packets_sent - said.packets_retransmitted >= 3
+    dist.all_reduce(torch.ones(100_000), group=group)
+    later = report(group)
+    fresh = (later.packets_sent - later.packets_retransmitted) - (said.packets_sent - said.packets_retransmitted)
+    # 400,000 bytes in packets of at most 64 KiB, and of a kilobyte at least.
+    assert 6 <= fresh <= 400, fresh
+    local = dist.new_group(backend="fanin", pg_options=Options(transport="shm"))
+    dist.all_reduce(torch.ones(100), group=local)
+    assert (report(local).packets_sent, report(local).packets_retransmitted) == (0, 0)
     assert said.sparse is None
     assert said.gloo == (("send",), ("recv",), ())[rank]
     with pytest.raises(ValueError, match="ProcessGroupGloo: expected fanin"):
@@ -173,7 +205,7 @@ def reports(rank: int) -> None:
 
 
 def test_reports() -> None:
-    """Transport, calls and bytes, and what gloo has done."""
+    """Transport, calls, bytes and packets, and what gloo has done."""
     ranks.run(WORLD, reports)
 
 
@@ -188,7 +220,7 @@ def test_an_old_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_options_are_checked_where_they_are_made() -> None:
     """With the field, its value and what was expected."""
-    with pytest.raises(ValueError, match="Options: reproducible = 'yes': expected True or False"):
+    with pytest.raises(ValueError, match="Options: reproducible = 'yes': expected True, False, 'element' or 'block'"):
         Options(reproducible="yes")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Options: system = 'rina': expected 'auto' or 'switchml'"):
         Options(system="rina")
@@ -224,7 +256,7 @@ def test_options_of_one_rank(what: str) -> None:
             assert "pg_options differ: rank 1 has {'reproducible': True} and rank 0 {'reproducible': False}" in text
             assert cause == 1
         else:
-            assert "pg_options['reproducible'] = 'perhaps': expected True or False" in text
+            assert "pg_options['reproducible'] = 'perhaps': expected True, False, 'element' or 'block'" in text
             assert cause == (1 if rank != 1 else None)
 
 

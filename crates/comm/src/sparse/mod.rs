@@ -144,7 +144,7 @@ impl Core {
             Err(NoSwitch::NotWanted)
         } else if self.rounds(op) {
             Err(NoSwitch::FixedPoint)
-        } else if self.config.reproducible && is_float {
+        } else if self.config.reproducible.is_some() && is_float {
             Err(NoSwitch::Reproducible)
         } else if !locked(&self.switch_way).is_open() {
             Err(NoSwitch::Failed)

@@ -205,7 +205,7 @@ impl FlareJob {
             payload_bytes: Some(plan.payload_bytes),
             window: Some(plan.window),
             fixed_point: false,
-            reproducible: false,
+            reproducible: None,
             operators: Vec::new(),
             ..config.clone()
         };

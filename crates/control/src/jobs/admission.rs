@@ -7,7 +7,7 @@ use super::config::{JobsConfig, WINDOW_MAX};
 use super::job::{Job, Member};
 use super::text::span;
 use crate::message::{
-    ByHosts, Join, NODE_BYTES_MAX, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused,
+    ByHosts, JobWish, Join, NODE_BYTES_MAX, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused,
 };
 use crate::{WORLD_MAX, header_bytes_max, resume};
 use fanin_systems::{SwitchMlParameters, System, TreeParameters};
@@ -182,7 +182,8 @@ pub(super) fn disagreement(job: &Job, join: &Join, peer: SocketAddr) -> Option<S
         return differ("fixed_point", theirs.fixed_point.to_string(), ours.fixed_point.to_string());
     }
     if theirs.reproducible != ours.reproducible {
-        return differ("reproducible", theirs.reproducible.to_string(), ours.reproducible.to_string());
+        let by = |wish: &JobWish| wish.reproducible.map_or("none".into(), |by| format!("by {by}"));
+        return differ("reproducible sums", by(theirs), by(ours));
     }
     if theirs.op != ours.op {
         return differ("elements", theirs.op.to_string(), ours.op.to_string());
@@ -272,7 +273,7 @@ mod tests {
                 window: None,
                 patience_ms: 30_000,
                 fixed_point: false,
-                reproducible: false,
+                reproducible: None,
                 op: Op::F32_SUM,
             },
             operators: Vec::new(),

@@ -268,7 +268,7 @@ mod tests {
             window: None,
             patience_ms: 1,
             fixed_point: false,
-            reproducible: false,
+            reproducible: None,
             op: Op::F32_SUM,
         };
         let dense = memory_bytes(&wish(System::SwitchMl(SwitchMlParameters { fixed_point: false })), 4, 512, 1_024);

@@ -21,7 +21,7 @@ pub fn wish() -> JobWish {
         window: None,
         patience_ms: PATIENCE_MS,
         fixed_point: false,
-        reproducible: false,
+        reproducible: None,
         op: Op::F32_SUM,
     }
 }

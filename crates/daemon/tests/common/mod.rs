@@ -48,7 +48,7 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
             window: None,
             patience_ms: GUARD.as_millis() as u64,
             fixed_point: false,
-            reproducible: false,
+            reproducible: None,
             op: Op::F32_SUM,
         },
         operators: Vec::new(),

@@ -6,10 +6,12 @@
 mod order;
 mod values;
 
+use fanin_core::hash::mix;
 use fanin_core::{CustomOp, DType};
 
 use crate::identity::Faults;
 use crate::operator::CustomOperator;
+use crate::stray::Stray;
 pub use order::Order;
 use order::{agreement, same_but_for_nans};
 use values::{Sample, Values};
@@ -20,6 +22,29 @@ const RANKS: usize = 5;
 const LENGTHS: [usize; 2] = [1 << 10, 64 << 10];
 /// The most ranks that contribute to one element: more than a byte counts.
 const CROWD: usize = 300;
+/// How many elements are tried one by one, to find one on which an operator fails; and how many contributions are shown.
+const ALONE_MAX: usize = 512;
+const INPUTS_MAX: usize = 6;
+
+/// What is tried.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Trying {
+    /// The type that elements are of; else they are taken for whatever built-in types fit into them.
+    pub dtype: Option<DType>,
+    /// What random values are drawn from.
+    pub seed: u64,
+    /// How often all is tried, each time with other random values.
+    pub trials: u32,
+    /// By how much results of floats may differ between orders, as a part of the largest of an element's contributions and results. Without it
+    /// by a few units of the type's precision. Integers may not differ.
+    pub tolerance: Option<f64>,
+}
+
+impl Default for Trying {
+    fn default() -> Self {
+        Trying { dtype: None, seed: 0, trials: 1, tolerance: None }
+    }
+}
 
 /// What an operator has come through.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -34,22 +59,42 @@ pub struct Examined {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Broken {
     /// It is stopped: a job with such vectors ends with an error.
-    #[error("it fails on {given}: {why}")]
+    #[error("it fails on {given}{inputs}: {why}")]
     Fails {
         /// The vectors, and how many ranks gave them.
         given: String,
+        /// What ranks contribute to an element that it fails on by itself, where there is one.
+        inputs: String,
         /// What has failed.
         why: String,
     },
+    /// It writes beside the elements that a call is for.
+    #[error(
+        "its {call} writes beside what it was given: of {given}, at byte {offset} of {vector} of {bytes} bytes; expected writes to the elements of the call only, as others may lie there"
+    )]
+    Strays {
+        /// The vectors, and how many ranks gave them.
+        given: String,
+        /// The export that was called.
+        call: &'static str,
+        /// Where, from the first byte of the vector that is nearest.
+        offset: i64,
+        /// Which vector that is.
+        vector: &'static str,
+        /// How long it is.
+        bytes: usize,
+    },
     /// It remembers: which results ranks get depends on what a switch or a rank did before.
     #[error(
-        "it keeps something from one block to the next: of {given}, element {element} is {fresh} from a new instance and {used} from {how}; expected the same, as ranks and switches have instances of their own that do blocks in any order"
+        "it keeps something from one block to the next: of {given}, element {element} is {fresh} from a new instance and {used} from {how}{inputs}; expected the same, as ranks and switches have instances of their own that do blocks in any order"
     )]
     Remembers {
         /// The vectors, and how many ranks gave them.
         given: String,
         /// The first element that differs.
         element: usize,
+        /// What ranks contribute to it.
+        inputs: String,
         /// What a new instance gives.
         fresh: String,
         /// What the other one gives.
@@ -59,13 +104,15 @@ pub enum Broken {
     },
     /// It looks at neighbours, or at how many elements it is given.
     #[error(
-        "an element's result depends on how vectors are cut: of {given}, element {element} is {whole} in one piece and {cut} in two; expected the same, as packets and shared memory cut vectors at other places"
+        "an element's result depends on how vectors are cut: of {given}, element {element} is {whole} in one piece and {cut} in two{inputs}; expected the same, as packets and shared memory cut vectors at other places"
     )]
     Cut {
         /// The vectors, and how many ranks gave them.
         given: String,
         /// The first element that differs.
         element: usize,
+        /// What ranks contribute to it.
+        inputs: String,
         /// Its result in one piece.
         whole: String,
         /// Its result in two.
@@ -73,32 +120,37 @@ pub enum Broken {
     },
     /// It is not commutative, or not associative.
     #[error(
-        "its result depends on the order of contributions, by more than rounding: of {given}, element {element} is {one} in one order and {other} in another; expected a commutative and associative operator, as contributions are combined in the order in which they arrive"
+        "its result depends on the order of contributions, by more than rounding: of {given}, element {element} is {one} in one order and {other} in {how}{inputs}; expected a commutative and associative operator, as contributions are combined in the order in which they arrive"
     )]
     Order {
         /// The vectors, and how many ranks gave them.
         given: String,
         /// The first element that differs.
         element: usize,
+        /// What ranks contribute to it.
+        inputs: String,
         /// Its result in the order of ranks.
         one: String,
         /// Its result in another order.
         other: String,
+        /// Which one.
+        how: &'static str,
     },
 }
 
-/// Examines an operator. Elements are taken for whatever built-in types fit into them, or for `dtype` only: then every sum of values of that
-/// type must be as it should.
+/// Examines an operator. Where a type is given, every sum of values of that type must be as it should.
 ///
 /// # Errors
 /// The first thing that is [`Broken`].
-pub fn examine(operator: &CustomOperator, dtype: Option<DType>) -> Result<Examined, Broken> {
+pub fn examine(operator: &CustomOperator, trying: &Trying) -> Result<Examined, Broken> {
     let faults = || Faults::default();
     let fresh = || {
         let faults = faults();
         (operator.op(&faults), faults)
     };
-    Examiner::new(fresh, dtype).examine()
+    let mut examiner = Examiner::new(fresh, *trying);
+    examiner.stays_in_place(operator)?;
+    examiner.examine()
 }
 
 /// `make` gives an instance that has done nothing yet, and where it says why it failed.
@@ -108,16 +160,30 @@ struct Examiner<F> {
     values: Values,
     used: (CustomOp, Faults),
     reductions: u64,
+    trying: Trying,
+    /// Which trial runs, from 0, and what its values are drawn from.
+    trial: u32,
+    seed: u64,
 }
 
 impl<F: Fn() -> (CustomOp, Faults)> Examiner<F> {
-    fn new(make: F, dtype: Option<DType>) -> Self {
+    fn new(make: F, trying: Trying) -> Self {
         let used = make();
         let element_bytes = used.0.0.layout().element_bytes;
-        Examiner { make, element_bytes, values: Values::new(element_bytes, dtype), used, reductions: 0 }
+        let values = Values::new(element_bytes, trying.dtype);
+        Examiner { make, element_bytes, values, used, reductions: 0, trying, trial: 0, seed: trying.seed }
     }
 
     fn examine(mut self) -> Result<Examined, Broken> {
+        let mut order = Order::Exact;
+        for trial in 0..self.trying.trials.max(1) {
+            (self.trial, self.seed) = (trial, if trial == 0 { self.trying.seed } else { mix(self.trying.seed, u64::from(trial)) });
+            order = order.max(self.try_all()?);
+        }
+        Ok(Examined { reductions: self.reductions, order })
+    }
+
+    fn try_all(&mut self) -> Result<Order, Broken> {
         let packet = (LENGTHS[0] / self.element_bytes).max(2);
         for sample in self.values.all() {
             for ranks in [1, 2, RANKS] {
@@ -133,8 +199,23 @@ impl<F: Fn() -> (CustomOp, Faults)> Examiner<F> {
         for sample in self.values.comparable() {
             self.may_be_cut(&sample, packet)?;
         }
-        let order = self.in_any_order(packet)?;
-        Ok(Examined { reductions: self.reductions, order })
+        self.in_any_order(packet)
+    }
+
+    /// Nothing is written beside the elements of a call, of one element and of more.
+    fn stays_in_place(&mut self, operator: &CustomOperator) -> Result<(), Broken> {
+        for sample in self.values.all() {
+            for elements in [1, 5] {
+                let vectors = self.vectors(&sample, elements, 2);
+                self.reductions += 1;
+                if let Some(Stray { call, offset, vector }) = operator.stray([&vectors[0], &vectors[1]]) {
+                    let layout = operator.layout();
+                    let bytes = elements * if vector == "elements" { layout.element_bytes } else { layout.accumulator_bytes };
+                    return Err(Broken::Strays { given: self.given(&sample, &vectors), call, offset, vector, bytes });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A new instance and one that has done everything before give the same bits, and neither fails.
@@ -171,7 +252,8 @@ impl<F: Fn() -> (CustomOp, Faults)> Examiner<F> {
             }
             if let Some(element) = differs(&whole, &cut, self.element_bytes, same_but_for_nans) {
                 let (whole, cut) = (self.shown(&whole, element), self.shown(&cut, element));
-                return Err(Broken::Cut { given: given(sample, &vectors, self.element_bytes), element, whole, cut });
+                let inputs = self.inputs(&vectors, element);
+                return Err(Broken::Cut { given: self.given(sample, &vectors), element, inputs, whole, cut });
             }
         }
         Ok(())
@@ -209,23 +291,41 @@ impl<F: Fn() -> (CustomOp, Faults)> Examiner<F> {
         let vectors = self.vectors(sample, elements, RANKS);
         let one = self.fresh(sample, &vectors)?;
         let mut worst = Order::Exact;
+        let mut others = Vec::new();
         for order in order::PERMUTATIONS {
             let permuted: Vec<Vec<u8>> = order.iter().map(|rank| vectors[*rank].clone()).collect();
-            let other = self.fresh(sample, &permuted)?;
-            match agreement(dtype, &one, &other, &vectors) {
+            others.push((self.fresh(sample, &permuted)?, "another"));
+        }
+        if let Some(grouped) = self.grouped(sample, &vectors)? {
+            others.push((grouped, "pairs first"));
+        }
+        for (other, how) in others {
+            match agreement(dtype, (&one, &other), &vectors, self.trying.tolerance) {
                 Ok(order) => worst = worst.max(order),
                 Err(lane) => {
                     let element = lane * dtype.bytes() / self.element_bytes;
-                    let (one, other) = (self.shown(&one, element), self.shown(&other, element));
-                    return Ok(Err(Broken::Order { given: given(sample, &vectors, self.element_bytes), element, one, other }));
+                    let (one, other, inputs) = (self.shown(&one, element), self.shown(&other, element), self.inputs(&vectors, element));
+                    return Ok(Err(Broken::Order { given: self.given(sample, &vectors), element, inputs, one, other, how }));
                 }
             }
         }
         Ok(Ok(worst))
     }
 
+    /// Two pairs, and what they give combined with the rest, as several switches do; `None` where a result is nothing to contribute: where there
+    /// is a `finish`, or an `init` that is no copy.
+    fn grouped(&mut self, sample: &Sample, vectors: &[Vec<u8>]) -> Result<Option<Vec<u8>>, Broken> {
+        let op = &self.used.0.0;
+        if op.layout().is_beside() || op.finishes() || self.fresh(sample, &vectors[..1])? != vectors[0] {
+            return Ok(None);
+        }
+        let (first, second) = (self.fresh(sample, &vectors[..2])?, self.fresh(sample, &vectors[2..4])?);
+        let parts: Vec<Vec<u8>> = [first, second].into_iter().chain(vectors[4..].iter().cloned()).collect();
+        self.fresh(sample, &parts).map(Some)
+    }
+
     fn vectors(&self, sample: &Sample, elements: usize, ranks: usize) -> Vec<Vec<u8>> {
-        (0..ranks).map(|rank| sample.vector(rank as u64, elements * self.element_bytes)).collect()
+        (0..ranks).map(|rank| sample.vector(self.seed, rank as u64, elements * self.element_bytes)).collect()
     }
 
     /// What an instance that has done nothing yet makes of these vectors.
@@ -239,13 +339,41 @@ impl<F: Fn() -> (CustomOp, Faults)> Examiner<F> {
 
     fn fails(&self, sample: &Sample, vectors: &[Vec<u8>], faults: &Faults) -> Broken {
         let why = faults.first().unwrap_or("it gives an error").to_owned();
-        Broken::Fails { given: given(sample, vectors, self.element_bytes), why }
+        let inputs = self
+            .failing_alone(vectors)
+            .map_or_else(String::new, |element| format!(", as of element {element}{}", self.inputs(vectors, element)));
+        Broken::Fails { given: self.given(sample, vectors), inputs, why }
+    }
+
+    /// The first element that it fails on by itself.
+    fn failing_alone(&self, vectors: &[Vec<u8>]) -> Option<usize> {
+        let width = self.element_bytes;
+        (0..(vectors[0].len() / width).min(ALONE_MAX)).find(|element| {
+            let at = element * width..(element + 1) * width;
+            let inputs = vectors.iter().map(|vector| &vector[at.clone()]);
+            reduce(&mut (self.make)().0, inputs, vectors.len(), &mut vec![0; width]).is_err()
+        })
+    }
+
+    /// What the ranks contribute to an element, in their order.
+    fn inputs(&self, vectors: &[Vec<u8>], element: usize) -> String {
+        let shown: Vec<String> = vectors.iter().take(INPUTS_MAX).map(|vector| self.shown(vector, element)).collect();
+        let more = if vectors.len() > INPUTS_MAX { ", .." } else { "" };
+        format!(" (contributions by rank: {}{more})", shown.join(", "))
+    }
+
+    /// The vectors in words.
+    fn given(&self, sample: &Sample, vectors: &[Vec<u8>]) -> String {
+        let (elements, ranks) = (vectors[0].len() / self.element_bytes, vectors.len());
+        let trial = if self.trial == 0 { String::new() } else { format!(", trial {}", self.trial) };
+        format!("{sample} ({elements} {} of {ranks} {}{trial})", plural(elements, "element"), plural(ranks, "rank"))
     }
 
     fn remembered(&self, sample: &Sample, vectors: &[Vec<u8>], fresh: &[u8], used: &[u8], how: &'static str) -> Result<(), Broken> {
         let Some(element) = differs(fresh, used, self.element_bytes, |one, other| one == other) else { return Ok(()) };
         let (fresh, used) = (self.shown(fresh, element), self.shown(used, element));
-        Err(Broken::Remembers { given: given(sample, vectors, self.element_bytes), element, fresh, used, how })
+        let inputs = self.inputs(vectors, element);
+        Err(Broken::Remembers { given: self.given(sample, vectors), element, inputs, fresh, used, how })
     }
 
     /// An element's bytes, the first of them where they are many.
@@ -254,12 +382,6 @@ impl<F: Fn() -> (CustomOp, Faults)> Examiner<F> {
         let shown: String = bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         if bytes.len() > 16 { format!("{shown}..") } else { shown }
     }
-}
-
-/// The vectors in words.
-fn given(sample: &Sample, vectors: &[Vec<u8>], element_bytes: usize) -> String {
-    let (elements, ranks) = (vectors[0].len() / element_bytes, vectors.len());
-    format!("{sample} ({elements} {} of {ranks} {})", plural(elements, "element"), plural(ranks, "rank"))
 }
 
 fn plural(count: usize, word: &str) -> String {

@@ -66,7 +66,12 @@ fn tolerance(dtype: DType) -> f64 {
 }
 
 /// How far two results are the same, elements being of this type; or the first of them that is another one by more than rounding.
-pub(super) fn agreement(dtype: DType, one: &[u8], other: &[u8], contributions: &[Vec<u8>]) -> Result<Order, usize> {
+pub(super) fn agreement(
+    dtype: DType,
+    (one, other): (&[u8], &[u8]),
+    contributions: &[Vec<u8>],
+    tolerated: Option<f64>,
+) -> Result<Order, usize> {
     if one == other {
         return Ok(Order::Exact);
     }
@@ -84,7 +89,7 @@ pub(super) fn agreement(dtype: DType, one: &[u8], other: &[u8], contributions: &
         }
         let scale = contributions.iter().map(|vector| at(vector, lane).abs()).fold(x.abs().max(y.abs()), f64::max);
         let relative = if scale > 0.0 { (x - y).abs() / scale } else { 0.0 };
-        if relative > tolerance(dtype) {
+        if relative > tolerated.unwrap_or_else(|| tolerance(dtype)) {
             return Err(lane);
         }
         worst = worst.max(relative);

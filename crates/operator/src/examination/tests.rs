@@ -1,4 +1,3 @@
-use fanin_core::hash::mix;
 use fanin_core::{CustomKernel, CustomLayout, OpError};
 
 use super::*;
@@ -66,8 +65,12 @@ fn examine(width: usize, combine: Combine, finish: Finish) -> Result<Examined, B
 }
 
 fn examine_as(width: usize, combine: Combine, finish: Finish, dtype: Option<DType>) -> Result<Examined, Broken> {
+    examine_with(width, combine, finish, Trying { dtype, ..Trying::default() })
+}
+
+fn examine_with(width: usize, combine: Combine, finish: Finish, trying: Trying) -> Result<Examined, Broken> {
     let make = move || (CustomOp(Box::new(Fake { width, combine, finish, state: State::default() })), Faults::default());
-    Examiner::new(make, dtype).examine()
+    Examiner::new(make, trying).examine()
 }
 
 fn f32_of(bytes: &[u8]) -> f32 {
@@ -184,4 +187,51 @@ fn one_for_a_type_is_given_values_of_that_type_only() {
     assert!(matches!(order, Order::Rounding { dtype: DType::F32, .. }));
     // As integers sums of floats are something else, by far.
     assert!(matches!(examine_as(4, narrow, None, Some(DType::I32)), Err(Broken::Order { .. })));
+}
+
+#[test]
+fn what_is_wrong_is_shown_by_the_contributions_that_prove_it() {
+    let less: Combine = |_, acc, x| put(acc, i32_of(acc).wrapping_sub(i32_of(x)).to_le_bytes());
+    let text = examine_as(4, less, None, Some(DType::I32)).unwrap_err().to_string();
+    let (_, shown) = text.split_once(" (contributions by rank: ").expect("they are shown");
+    let inputs: Vec<i32> = shown.split(')').next().unwrap().split(", ").map(|hex| i32::from_be_bytes(bytes_of(hex)).swap_bytes()).collect();
+    let (_, one) = text.split_once(" is ").unwrap();
+    let expected = inputs[1..].iter().fold(inputs[0], |acc, x| acc.wrapping_sub(*x));
+    assert_eq!((inputs.len(), i32::from_be_bytes(bytes_of(&one[..8])).swap_bytes()), (RANKS, expected), "{text}");
+    // An element that it fails on is found among all of its vector.
+    let picky: Combine = |_, acc, x| {
+        if i32_of(acc) == i32::MIN && i32_of(x) == -1 { Err(OpError::Operator) } else { put(acc, (i32_of(acc) ^ i32_of(x)).to_le_bytes()) }
+    };
+    let text = examine_as(4, picky, None, Some(DType::I32)).unwrap_err().to_string();
+    assert!(text.contains("as of element ") && text.contains("(contributions by rank: 00000080, ffffffff)"), "{text}");
+}
+
+/// The bytes that are written so.
+fn bytes_of(hex: &str) -> [u8; 4] {
+    u32::from_str_radix(hex, 16).unwrap().to_be_bytes()
+}
+
+#[test]
+fn a_tolerance_is_what_was_asked_for_and_other_seeds_and_trials_find_more() {
+    let sum: Combine = |_, acc, x| put(acc, (f32_of(acc) + f32_of(x)).to_le_bytes());
+    let with = |tolerance| examine_with(4, sum, None, Trying { dtype: Some(DType::F32), tolerance: Some(tolerance), ..Trying::default() });
+    assert!(with(1e-6).is_ok());
+    assert!(matches!(with(0.0), Err(Broken::Order { .. })), "sums of floats round");
+    // One value in four thousand is not taken.
+    let rare: Combine = |_, acc, x| {
+        if i32_of(x) as u32 >> 20 == 0x123 { Err(OpError::Operator) } else { put(acc, (i32_of(acc) ^ i32_of(x)).to_le_bytes()) }
+    };
+    let trials = |seed, trials| examine_with(4, rare, None, Trying { dtype: Some(DType::I32), seed, trials, ..Trying::default() });
+    let found: Vec<bool> = (0..8).map(|seed| trials(seed, 1).is_err()).collect();
+    assert!(trials(0, 20).is_err(), "{found:?}");
+    let one = trials(3, 20).unwrap_err();
+    assert_eq!(trials(3, 20), Err(one), "the same seed finds the same");
+}
+
+#[test]
+fn results_that_cannot_be_contributed_again_are_found() {
+    // Sums of small numbers in any order; but what has been summed has a mark, and a contribution with a mark counts one more.
+    let marking: Combine = |_, acc, x| put(acc, [((acc[0] & 0x7f) + (x[0] & 0x7f) + (x[0] >> 7)) & 0x7f | 0x80]);
+    let found = examine_as(1, marking, None, Some(DType::U8)).unwrap_err();
+    assert!(matches!(found, Broken::Order { how: "pairs first", .. }), "{found}");
 }

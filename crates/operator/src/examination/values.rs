@@ -44,8 +44,8 @@ impl Sample {
     pub(super) const NOISE: Sample = Sample::Noise;
 
     /// What a rank contributes.
-    pub(super) fn vector(&self, rank: u64, bytes: usize) -> Vec<u8> {
-        let key = derive(SEED, rank);
+    pub(super) fn vector(&self, seed: u64, rank: u64, bytes: usize) -> Vec<u8> {
+        let key = derive(SEED.wrapping_add(seed), rank);
         let mut vector = Vec::with_capacity(bytes + 8);
         for index in 0.. {
             if vector.len() >= bytes {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fanin_core::payload::Sparsity;
 use fanin_core::{DType, ElementOp, JobId, OpError, OperationId, Operator, Pair, Payload, PayloadOp, Piece, Rank};
-use fanin_operator::{CustomOperator, Digest, Faults, examine, limits};
+use fanin_operator::{CustomOperator, Digest, Faults, Trying, examine, limits};
 use fanin_sim::vectors::test_pairs;
 
 /// How a value is known for a module's file.
@@ -62,7 +62,8 @@ pub fn admit(operator: CustomOperator, dtype: DType) -> Result<CustomOperator, S
     }
     let levels = operator.for_levels(dtype.bytes());
     let operator = levels.map_err(|error| format!("an operator of {dtype} that several switches can combine by: {error}"))?;
-    examine(&operator, Some(dtype)).map_err(|broken| format!("an operator that jobs can bear: {broken}"))?;
+    examine(&operator, &Trying { dtype: Some(dtype), ..Trying::default() })
+        .map_err(|broken| format!("an operator that jobs can bear: {broken}"))?;
     let faults = Faults::default();
     let agree = in_any_order(&mut operator.payload_op(&faults), dtype);
     agree.map_err(|why| faults.first().map_or(why, |fault| format!("an operator that does not fail: {fault}")))?;

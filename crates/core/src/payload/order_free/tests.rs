@@ -5,24 +5,25 @@ use crate::hash::mix;
 use crate::payload::fixed_point::power_of_two;
 use crate::payload::{DType, OrderedReduction};
 
-const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+pub(super) const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+pub(super) const BOTH: [ReproducibleBy; 2] = [ReproducibleBy::Element, ReproducibleBy::Block];
 
 /// Numbers below `below`, each of them as likely.
-struct Draw(u64, u64);
+pub(super) struct Draw(pub(super) u64, pub(super) u64);
 
 impl Draw {
-    fn bits(&mut self) -> u64 {
+    pub(super) fn bits(&mut self) -> u64 {
         self.1 += 1;
         mix(self.0, self.1)
     }
 
-    fn below(&mut self, below: usize) -> usize {
+    pub(super) fn below(&mut self, below: usize) -> usize {
         (self.bits() % below as u64) as usize
     }
 }
 
 /// Reduces as any network would: two of what is there, in any order, until one is left.
-fn reduce_somehow(op: ElementOp, mut parts: Vec<Vec<u8>>, draw: &mut Draw) -> Vec<u8> {
+pub(super) fn reduce_somehow(op: ElementOp, mut parts: Vec<Vec<u8>>, draw: &mut Draw) -> Vec<u8> {
     while parts.len() > 1 {
         let one = parts.swap_remove(draw.below(parts.len()));
         let other = draw.below(parts.len());
@@ -32,8 +33,8 @@ fn reduce_somehow(op: ElementOp, mut parts: Vec<Vec<u8>>, draw: &mut Draw) -> Ve
 }
 
 /// What the ranks of a job and its network do, all in one place. Sums are dequantised in pieces of some blocks.
-fn reduce(op: ElementOp, vectors: &[Vec<u8>], draw: &mut Draw) -> Vec<u8> {
-    match OrderFree::of(op, vectors.len() as u32).unwrap() {
+pub(super) fn reduce(op: ElementOp, by: ReproducibleBy, vectors: &[Vec<u8>], draw: &mut Draw) -> Vec<u8> {
+    match OrderFree::of(op, vectors.len() as u32, by).unwrap() {
         OrderFree::AsItIs => reduce_somehow(op, vectors.to_vec(), draw),
         OrderFree::Ordered(order) => {
             let mut integers = vectors.to_vec();
@@ -42,8 +43,29 @@ fn reduce(op: ElementOp, vectors: &[Vec<u8>], draw: &mut Draw) -> Vec<u8> {
             order.to_floats(&mut result);
             result
         }
+        OrderFree::ByElement(sum) => reduce_by_element(sum, op, vectors, draw).1,
         OrderFree::Scaled(scaled) => reduce_scaled(scaled, op, vectors, draw).1,
     }
+}
+
+/// Exponents of all workers, and the sums.
+pub(super) fn reduce_by_element(sum: ElementSum, op: ElementOp, vectors: &[Vec<u8>], draw: &mut Draw) -> (Vec<u8>, Vec<u8>) {
+    let elements = vectors[0].len() / op.dtype.bytes();
+    let exponents = vectors.iter().map(|vector| {
+        let mut exponents = vec![0xa5; elements * sum.exponents().dtype.bytes()];
+        sum.exponents_of(vector, &mut exponents);
+        exponents
+    });
+    let exponents = reduce_somehow(sum.exponents(), exponents.collect(), draw);
+    let integers = vectors.iter().map(|vector| {
+        let mut integers = vec![0xa5; elements * sum.integers().dtype.bytes()];
+        sum.quantise(&exponents, vector, &mut integers);
+        integers
+    });
+    let sums = reduce_somehow(sum.integers(), integers.collect(), draw);
+    let mut result = vec![0xa5; vectors[0].len()];
+    sum.dequantise(&exponents, &sums, &mut result);
+    (exponents, result)
 }
 
 fn reduce_scaled(scaled: ScaledSum, op: ElementOp, vectors: &[Vec<u8>], draw: &mut Draw) -> (Vec<u8>, Vec<u8>) {
@@ -80,13 +102,13 @@ fn reduce_scaled(scaled: ScaledSum, op: ElementOp, vectors: &[Vec<u8>], draw: &m
     (scales, result)
 }
 
-fn bytes(dtype: DType, values: &[f64]) -> Vec<u8> {
+pub(super) fn bytes(dtype: DType, values: &[f64]) -> Vec<u8> {
     let mut bytes = Vec::new();
     values.iter().for_each(|&value| dtype.push_f64(value, &mut bytes));
     bytes
 }
 
-fn values(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+pub(super) fn values(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     let each = |bytes: &[u8]| match dtype {
         DType::F64 => f64::from_le_bytes(bytes.try_into().unwrap()),
         DType::F32 => f64::from(f32::from_le_bytes(bytes.try_into().unwrap())),
@@ -97,7 +119,7 @@ fn values(dtype: DType, bytes: &[u8]) -> Vec<f64> {
 }
 
 /// Any bits at all: numbers of every size, and now and then what is special.
-fn wild(dtype: DType, elements: usize, draw: &mut Draw) -> Vec<u8> {
+pub(super) fn wild(dtype: DType, elements: usize, draw: &mut Draw) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..elements * dtype.bytes()).map(|_| draw.bits() as u8).collect();
     for element in bytes.chunks_mut(dtype.bytes()).step_by(7) {
         element.fill(0);
@@ -109,7 +131,7 @@ fn wild(dtype: DType, elements: usize, draw: &mut Draw) -> Vec<u8> {
 }
 
 /// Numbers of sizes as in a gradient.
-fn tame(dtype: DType, elements: usize, draw: &mut Draw) -> Vec<u8> {
+pub(super) fn tame(dtype: DType, elements: usize, draw: &mut Draw) -> Vec<u8> {
     let mut value = || (draw.bits() as i64 >> 20) as f64 * (draw.bits() as i64 >> 20) as f64 / power_of_two(86);
     bytes(dtype, &(0..elements).map(|_| value()).collect::<Vec<_>>())
 }
@@ -117,9 +139,10 @@ fn tame(dtype: DType, elements: usize, draw: &mut Draw) -> Vec<u8> {
 #[test]
 fn thousands_of_orders_and_trees_give_the_same_bits() {
     let mut differ_as_floats = 0;
-    for op in ElementOp::all().filter(|op| OrderFree::of(*op, 2).is_ok()) {
+    for op in ElementOp::all().filter(|op| OrderFree::of(*op, 2, ReproducibleBy::Block).is_ok()) {
         let orders = if op.dtype.is_float() { 150 } else { 5 };
-        for case in 0..4u64 {
+        for case in 0..8u64 {
+            let by = BOTH[case as usize / 4];
             let mut draw = Draw(case, u64::from(op.dtype.number()) << 40 | u64::from(op.operator.number()) << 32);
             let (workers, elements) = (2 + draw.below(16), 1 + draw.below(3 * BLOCK_ELEMENTS));
             let vectors: Vec<Vec<u8>> = (0..workers)
@@ -131,20 +154,20 @@ fn thousands_of_orders_and_trees_give_the_same_bits() {
                     }
                 })
                 .collect();
-            let first = reduce(op, &vectors, &mut draw);
+            let first = reduce(op, by, &vectors, &mut draw);
             let as_floats = reduce_somehow(op, vectors.clone(), &mut draw);
             for order in 0..orders {
-                assert_eq!(reduce(op, &vectors, &mut draw), first, "{op:?}, case {case}, order {order}");
+                assert_eq!(reduce(op, by, &vectors, &mut draw), first, "{op:?} by {by}, case {case}, order {order}");
                 differ_as_floats += usize::from(reduce_somehow(op, vectors.clone(), &mut draw) != as_floats);
             }
         }
     }
     // As floats, most orders give other bits than the first one, minima and maxima of -0, +0 and NaNs too; so the same bits are no accident.
-    assert!(differ_as_floats > 4_000, "{differ_as_floats}");
+    assert!(differ_as_floats > 8_000, "{differ_as_floats}");
 }
 
 /// Sums in units of 2^`unit`, exactly.
-fn exactly(values: impl Iterator<Item = f64>, unit: i32) -> i128 {
+pub(super) fn exactly(values: impl Iterator<Item = f64>, unit: i32) -> i128 {
     values
         .filter(|x| *x != 0.0)
         .map(|x| {
@@ -178,7 +201,9 @@ fn sums_are_within_their_bound_of_exact_ones_and_get_near_it() {
             let vectors: Vec<Vec<f64>> = (0..workers).map(|_| (0..20).map(|_| element()).collect()).collect();
             let as_bytes: Vec<Vec<u8>> = vectors.iter().map(|vector| bytes(dtype, vector)).collect();
             let op = ElementOp { dtype, operator: Operator::Sum };
-            let OrderFree::Scaled(scaled) = OrderFree::of(op, workers as u32).unwrap() else { panic!("a sum of floats") };
+            let OrderFree::Scaled(scaled) = OrderFree::of(op, workers as u32, ReproducibleBy::Block).unwrap() else {
+                panic!("a sum of floats")
+            };
             let (scales, result) = reduce_scaled(scaled, op, &as_bytes, &mut draw);
             let bound = scaled.error_bound(&scales, 0);
             for (index, got) in values(dtype, &result).into_iter().enumerate() {
@@ -203,7 +228,9 @@ fn means_and_narrow_sums_are_within_their_bounds() {
             let (op, mut draw) = (ElementOp { dtype, operator }, Draw(5, u64::from(dtype.number()) << 32));
             for workers in 1..12usize {
                 let vectors: Vec<Vec<u8>> = (0..workers).map(|_| tame(dtype, 600, &mut draw)).collect();
-                let OrderFree::Scaled(scaled) = OrderFree::of(op, workers as u32).unwrap() else { panic!("sums of floats") };
+                let OrderFree::Scaled(scaled) = OrderFree::of(op, workers as u32, ReproducibleBy::Block).unwrap() else {
+                    panic!("sums of floats")
+                };
                 let (scales, result) = reduce_scaled(scaled, op, &vectors, &mut draw);
                 let inputs: Vec<Vec<f64>> = vectors.iter().map(|vector| values(dtype, vector)).collect();
                 for (index, got) in values(dtype, &result).into_iter().enumerate() {
@@ -236,8 +263,9 @@ fn what_is_special_comes_out_as_by_ieee_754() {
                     (0..3).map(|rank| bytes(dtype, &combinations.iter().map(|of| of[rank]).collect::<Vec<_>>())).collect();
                 let mut expected = vec![0; vectors[0].len()];
                 OrderedReduction::default().reduce(op, 3, vectors.iter().map(Vec::as_slice), &mut expected).unwrap();
-                let got = values(dtype, &reduce(op, &vectors, &mut Draw(1, 1)));
-                for ((of, got), expected) in combinations.iter().zip(got).zip(values(dtype, &expected)) {
+                let got = |by| values(dtype, &reduce(op, by, &vectors, &mut Draw(1, 1)));
+                let of_both = BOTH.into_iter().flat_map(|by| combinations.iter().zip(got(by)).zip(values(dtype, &expected)));
+                for ((of, got), expected) in of_both {
                     let is_right = if expected.is_nan() { got.is_nan() } else { got.to_bits() == expected.to_bits() };
                     // A third of a sum is rounded to binary32 and 64 alike, but in another step of the two.
                     let near = operator == Operator::Avg && (got / expected - 1.0).abs() < 1e-2 && got.is_finite();
@@ -250,7 +278,7 @@ fn what_is_special_comes_out_as_by_ieee_754() {
 
 #[test]
 fn every_nan_is_the_same_one() {
-    for dtype in FLOATS {
+    for (dtype, by) in FLOATS.into_iter().flat_map(|dtype| BOTH.map(|by| (dtype, by))) {
         let op = ElementOp { dtype, operator: Operator::Sum };
         let nan = |low: u8, sign: u8| {
             let mut bytes = bytes(dtype, &[f64::INFINITY]);
@@ -259,22 +287,26 @@ fn every_nan_is_the_same_one() {
             bytes[last] |= sign;
             bytes
         };
-        let one = reduce(op, &[nan(1, 0), nan(2, 0x80)], &mut Draw(1, 1));
-        let other = reduce(op, &[bytes(dtype, &[f64::INFINITY]), bytes(dtype, &[f64::NEG_INFINITY])], &mut Draw(1, 1));
+        let one = reduce(op, by, &[nan(1, 0), nan(2, 0x80)], &mut Draw(1, 1));
+        let other = reduce(op, by, &[bytes(dtype, &[f64::INFINITY]), bytes(dtype, &[f64::NEG_INFINITY])], &mut Draw(1, 1));
         assert_eq!(one, other);
         assert!(values(dtype, &one)[0].is_nan());
         for operator in [Operator::Min, Operator::Max] {
             let op = ElementOp { dtype, operator };
-            assert_eq!(reduce(op, &[nan(1, 0), nan(2, 0x80)], &mut Draw(1, 1)), one, "{op:?}");
+            assert_eq!(reduce(op, by, &[nan(1, 0), nan(2, 0x80)], &mut Draw(1, 1)), one, "{op:?}");
         }
     }
 }
 
 #[test]
 fn the_largest_and_the_smallest_numbers() {
+    BOTH.into_iter().for_each(largest_and_smallest);
+}
+
+fn largest_and_smallest(by: ReproducibleBy) {
     let sum = |dtype, operator, values: &[&[f64]]| {
         let vectors: Vec<Vec<u8>> = values.iter().map(|of| bytes(dtype, of)).collect();
-        super::tests::values(dtype, &reduce(ElementOp { dtype, operator }, &vectors, &mut Draw(1, 1)))
+        super::tests::values(dtype, &reduce(ElementOp { dtype, operator }, by, &vectors, &mut Draw(1, 1)))
     };
     let limits = [
         (DType::F32, f64::from(f32::MAX), f64::from(f32::from_bits(1))),
@@ -291,9 +323,10 @@ fn the_largest_and_the_smallest_numbers() {
         // Exact among themselves, also beside what is not finite.
         assert_eq!(sum(dtype, Operator::Sum, &[&[smallest, f64::INFINITY], &[2.0 * smallest, 0.0]]), [3.0 * smallest, f64::INFINITY]);
         assert_eq!(sum(dtype, Operator::Sum, &[&[smallest], &[-smallest]]).map_sign(), [(0.0, false)]);
-        // Nothing beside the largest one, and then +0.
-        let vanished = sum(dtype, Operator::Sum, &[&[-smallest, largest], &[-0.0, 0.0]]);
-        assert_eq!(vanished.map_sign(), [(0.0, false), (largest, false)], "{dtype}");
+        // Beside the largest one of its block a small number is nothing, and then +0; by itself it stays.
+        let beside = sum(dtype, Operator::Sum, &[&[-smallest, largest], &[-0.0, 0.0]]);
+        let left = if by == ReproducibleBy::Block { (0.0, false) } else { (smallest, true) };
+        assert_eq!(beside.map_sign(), [left, (largest, false)], "{dtype}");
         assert_eq!(
             sum(dtype, Operator::Sum, &[&[0.0, -0.0, -0.0], &[-0.0, -0.0, 0.0]]).map_sign(),
             [(0.0, false), (0.0, true), (0.0, false)]
@@ -316,7 +349,9 @@ impl Signs for Vec<f64> {
 fn the_largest_elements_of_all_workers_together_do_not_overflow() {
     for dtype in [DType::F32, DType::F64] {
         for workers in [1u32, 2, 3, 128, 129, 1_024, 1_025, 65_535, 65_536] {
-            let OrderFree::Scaled(scaled) = OrderFree::of(ElementOp { dtype, operator: Operator::Sum }, workers).unwrap() else {
+            let OrderFree::Scaled(scaled) =
+                OrderFree::of(ElementOp { dtype, operator: Operator::Sum }, workers, ReproducibleBy::Block).unwrap()
+            else {
                 panic!("sums")
             };
             for value in [1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
@@ -347,14 +382,14 @@ fn minima_and_maxima_are_those_of_the_floats() {
         for operator in [Operator::Min, Operator::Max, Operator::Minimum, Operator::Maximum] {
             let (op, mut draw) = (ElementOp { dtype, operator }, Draw(3, u64::from(dtype.number()) << 32));
             let vectors: Vec<Vec<u8>> = (0..5).map(|_| wild(dtype, 500, &mut draw)).collect();
-            let got = values(dtype, &reduce(op, &vectors, &mut draw));
+            let got = values(dtype, &reduce(op, ReproducibleBy::Element, &vectors, &mut draw));
             let expected = values(dtype, &reduce_somehow(op, vectors, &mut draw));
             for (got, expected) in got.into_iter().zip(expected) {
                 assert!(got == expected || got.is_nan() && expected.is_nan(), "{op:?}: {got} in place of {expected}");
             }
             let zeros = [bytes(dtype, &[0.0, -0.0, f64::NAN]), bytes(dtype, &[-0.0, 0.0, -3.0])];
             let zero = matches!(operator, Operator::Min | Operator::Minimum);
-            let got = values(dtype, &reduce(op, &zeros, &mut draw));
+            let got = values(dtype, &reduce(op, ReproducibleBy::Block, &zeros, &mut draw));
             assert_eq!(got[..2].to_vec().map_sign(), [(0.0, zero), (0.0, zero)]);
             let nan_wins = matches!(operator, Operator::Minimum | Operator::Maximum);
             assert!(if nan_wins { got[2].is_nan() } else { got[2] == -3.0 }, "{op:?}: {}", got[2]);
@@ -364,7 +399,7 @@ fn minima_and_maxima_are_those_of_the_floats() {
 
 #[test]
 fn products_of_floats_are_refused_in_words_and_integers_stay_as_they_are() {
-    let product = |dtype| OrderFree::of(ElementOp { dtype, operator: Operator::Prod }, 4);
+    let product = |dtype| OrderFree::of(ElementOp { dtype, operator: Operator::Prod }, 4, ReproducibleBy::Element);
     let said = product(DType::BF16).unwrap_err().to_string();
     assert_eq!(said, "there is no reproducible prod of bf16: how products of floats are rounded depends on their order");
     assert_eq!(product(DType::I32), Ok(OrderFree::AsItIs));

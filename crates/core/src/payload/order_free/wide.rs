@@ -4,15 +4,16 @@ use crate::payload::fixed_point::{ROUNDER, power_of_two};
 
 /// Multiplies by 2^exponent, also where that is no normal number: exact unless the product is subnormal or too large.
 #[derive(Clone, Copy)]
-struct Scale(f64, f64);
+pub(super) struct Scale(f64, f64);
 
 impl Scale {
-    fn new(exponent: i32) -> Self {
+    #[inline]
+    pub(super) fn new(exponent: i32) -> Self {
         Scale(power_of_two(exponent / 2), power_of_two(exponent - exponent / 2))
     }
 
     #[inline]
-    fn times(self, x: f64) -> f64 {
+    pub(super) fn times(self, x: f64) -> f64 {
         x * self.0 * self.1
     }
 }
