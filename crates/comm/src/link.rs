@@ -242,10 +242,11 @@ impl Link {
         *locked(&self.fresh) = Some((stream, session));
         *locked(&self.lost) = None;
         self.restarted.store(false, Ordering::Release);
-        if is_home && self.survival == Survival::ResumeOrHosts {
-            if let Some((stream, _)) = &*locked(&self.fresh) {
-                self.keep_standby(stream);
-            }
+        if is_home
+            && self.survival == Survival::ResumeOrHosts
+            && let Some((stream, _)) = &*locked(&self.fresh)
+        {
+            self.keep_standby(stream);
         }
         let before = std::mem::replace(&mut *locked(&self.by_hosts), admitted.by_hosts.clone());
         let goes_on = match (before, &admitted.by_hosts) {

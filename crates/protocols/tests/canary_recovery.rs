@@ -5,7 +5,8 @@ use crate::canary_fabric::{Plan, Run};
 use crate::common::{Faults, Script, given, lend};
 use fanin_core::hash::mix;
 use fanin_core::{
-    Census, CollectiveKind, Duration, ElementOp, FailureReason, Instant, OrderFree, Rank, ReproducibleBy, RetransmitReason, ScaledSum, Suspect,
+    Census, CollectiveKind, Duration, ElementOp, FailureReason, Instant, OrderFree, Rank, ReproducibleBy, RetransmitReason, ScaledSum,
+    Suspect,
 };
 use fanin_protocols::canary::{FailureRule, Placement, Recovery};
 use fanin_protocols::shared::reliability::Reliability;

@@ -5,30 +5,23 @@ mod resume;
 use std::sync::Arc;
 
 use fanin_control::{Admitted, FailureKind, header_bytes_max};
-use fanin_core::{
-    Address, CollectiveKind, Duration as SimDuration, ElementOp, Failure, FailureReason, FixedPoint, JobId, NetworkMap, NodeId, Operator,
-    PortId, Suspect,
-};
+use fanin_core::{Address, CollectiveKind, ElementOp, Failure, FailureReason, FixedPoint, JobId, NodeId, Operator, PortId, Suspect};
 use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_operator::Faults;
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
-use fanin_systems::{AnyNode, JobSpec, OfferNumbers, build};
+use fanin_systems::{AnyNode, OfferNumbers};
 
 use super::VERDICT_WAIT;
 use super::hosts::{self, Hosts};
 use super::patience::Patience;
+use super::star::{broken, node};
 use super::traffic::Traffic;
 use crate::call::{Blocks, Buffers, Call, is_copy};
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::Link;
 use resume::Memory;
-
-/// The first retransmission timeout. It holds until the first answer, so it may be generous.
-const RTO_INITIAL: SimDuration = SimDuration::from_ms(100);
-/// The shortest one: longer than a process waits for its turn when there are more of them than cores.
-const RTO_MIN: SimDuration = SimDuration::from_ms(5);
 
 /// Why a call has not ended well.
 pub(super) enum Stop {
@@ -309,36 +302,6 @@ impl Sums {
             Sums::Hosts(hosts) => hosts.waker(),
         }
     }
-}
-
-/// This rank's node: a worker of a star around the switch.
-pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Result<AnyNode<[u8]>, CommError> {
-    let map = NetworkMap::star(config.world);
-    let hosts: Vec<NodeId> = (0..config.world).map(NodeId).collect();
-    let spec = JobSpec {
-        id: JobId(admitted.job_id),
-        hosts: &hosts,
-        servers: &[],
-        system: admitted.system,
-        op: op.into(),
-        element_bytes: op.dtype.bytes() as u32,
-        payload_bytes: admitted.payload_bytes,
-        window: admitted.window,
-        reliable: true,
-        rto_initial: RTO_INITIAL,
-        rto_min: RTO_MIN,
-        // The communicator's own patience is what counts: it knows why, and how long this call waits.
-        patience: SimDuration::MAX,
-        seed: admitted.seed,
-    };
-    let nodes = build::<[u8]>(&spec, &map).map_err(|error| broken(error.to_string()))?;
-    let mine = Address::worker(NodeId(config.rank));
-    let placed = nodes.workers.into_iter().find(|placed| placed.at == mine);
-    placed.map(|placed| placed.node).ok_or_else(|| broken(format!("no place for rank {}", config.rank)))
-}
-
-fn broken(reason: String) -> CommError {
-    CommError::System { what: "what the switch has admitted this rank to".into(), reason }
 }
 
 /// The node of dense vectors, for all types and operators, behind its socket.

@@ -18,10 +18,10 @@ use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
 use fanin_systems::{ExchangeParameters, RingParameters, System};
 
-use super::datagrams::node;
 use super::fabric::port::HostPort;
 use super::mean;
 use super::operators::Operators;
+use super::star::node;
 use crate::call::{copies, is_copy};
 use crate::config::Config;
 use crate::error::CommError;

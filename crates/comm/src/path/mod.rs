@@ -9,6 +9,7 @@ pub(crate) mod mean;
 pub(crate) mod memory;
 pub(crate) mod operators;
 pub(crate) mod patience;
+pub(crate) mod star;
 pub(crate) mod traffic;
 
 use std::fmt;

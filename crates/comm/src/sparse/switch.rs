@@ -21,6 +21,7 @@ use crate::link::{Link, Opened, Survival};
 use crate::meeting::{self, Wanted};
 use crate::path::datagrams;
 use crate::path::patience::Patience;
+use crate::path::star;
 use crate::path::traffic::Traffic;
 
 /// Indices are named by 16 bits within a block (`flare 2`).
@@ -211,7 +212,7 @@ impl FlareJob {
         };
         let wanted = Wanted { system: System::Flare(plan.parameters), op: plan.op, switch_instance: Some(switch_instance) };
         let joined = meeting::join(&config, wanted, &main.runner())?;
-        let node = datagrams::node(&config, &joined.admitted, plan.op)?;
+        let node = star::node(&config, &joined.admitted, plan.op)?;
         let driver = datagrams::driver(&config, &joined.admitted, joined.socket, (node, plan.op))?;
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
         let (link, thread) = Link::start(&config, opened, Survival::None, main.runner())?;

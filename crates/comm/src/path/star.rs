@@ -1,0 +1,44 @@
+//! A rank's node where every host is next to every other one, or to the switch.
+
+use fanin_control::Admitted;
+use fanin_core::{Address, Duration as SimDuration, ElementOp, JobId, NetworkMap, NodeId};
+use fanin_systems::{AnyNode, JobSpec, build};
+
+use crate::config::Config;
+use crate::error::CommError;
+
+/// The first retransmission timeout. It holds until the first answer, so it may be generous.
+const RTO_INITIAL: SimDuration = SimDuration::from_ms(100);
+/// The shortest one: longer than a process waits for its turn when there are more of them than cores.
+const RTO_MIN: SimDuration = SimDuration::from_ms(5);
+
+/// This rank's node: a worker of a star around the switch.
+pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Result<AnyNode<[u8]>, CommError> {
+    let map = NetworkMap::star(config.world);
+    let hosts: Vec<NodeId> = (0..config.world).map(NodeId).collect();
+    let spec = JobSpec {
+        id: JobId(admitted.job_id),
+        hosts: &hosts,
+        servers: &[],
+        system: admitted.system,
+        op: op.into(),
+        element_bytes: op.dtype.bytes() as u32,
+        payload_bytes: admitted.payload_bytes,
+        window: admitted.window,
+        reliable: true,
+        rto_initial: RTO_INITIAL,
+        rto_min: RTO_MIN,
+        // The communicator's own patience is what counts: it knows why, and how long this call waits.
+        patience: SimDuration::MAX,
+        seed: admitted.seed,
+    };
+    let nodes = build::<[u8]>(&spec, &map).map_err(|error| broken(error.to_string()))?;
+    let mine = Address::worker(NodeId(config.rank));
+    let placed = nodes.workers.into_iter().find(|placed| placed.at == mine);
+    placed.map(|placed| placed.node).ok_or_else(|| broken(format!("no place for rank {}", config.rank)))
+}
+
+/// What was admitted makes no sense.
+pub(super) fn broken(reason: String) -> CommError {
+    CommError::System { what: "what the switch has admitted this rank to".into(), reason }
+}
