@@ -428,7 +428,9 @@ impl Link {
     fn talk(&self, stream: &mut TcpStream, session: &mut ClientSession) -> End {
         let mut bytes = vec![0; 16 << 10];
         let (mut heard, mut said, mut sequence) = (Instant::now(), Instant::now(), 0);
-        let silence = self.patience.max(Duration::from_millis(SILENCE_MS_MIN));
+        // Where hosts can go on by themselves they do so before ranks have waited too long for one another.
+        let patience = if self.may_go_elsewhere() { self.patience / 3 } else { self.patience };
+        let silence = patience.max(Duration::from_millis(SILENCE_MS_MIN));
         let mut looked = Instant::now();
         if let Err(error) = stream.set_read_timeout(Some(TICK)) {
             return End::Lost(Loss::Closed(error.to_string()));

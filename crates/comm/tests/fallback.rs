@@ -12,6 +12,7 @@ use common::switch::{self, Switch, at, every_collective};
 use common::{PATIENT, Told, at_all, configs, run};
 use fanin_comm::{Communicator, Config, Fallback, FaultPlan, Meeting, Operator, PathReport, Transport};
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle};
+use rustix::process::Signal;
 
 /// Not a test of its own: the process that is killed.
 #[test]
@@ -183,15 +184,15 @@ fn a_job_goes_to_the_switch_when_that_has_room() {
     assert_eq!(told.iter().filter(|text| text.contains("goes on by the switch at")).count(), 3, "{told:?}");
 }
 
-#[test]
-fn a_killed_switch_costs_no_sum_and_is_used_again() {
+/// By the switch, by hosts, by the switch, by hosts: `lose` and `find` say how the switch comes and goes.
+fn there_and_back(timeout: Duration, lose: impl Fn(&mut Switch), find: impl Fn(&mut Switch)) {
     const WORLD: u32 = 3;
     let mut switch = Switch::start("127.0.0.1:0");
-    let address = switch.address;
-    let told = Told::default();
+    let (address, told) = (switch.address, Told::default());
     let mut configs = at(&switch, WORLD);
     for config in &mut configs {
         let told = told.clone();
+        config.timeout = timeout;
         config.notices = fanin_comm::Notices::to(move |text| told.lock().unwrap().push(text.to_owned()));
     }
     let phase = Arc::new(AtomicU32::new(0));
@@ -199,7 +200,6 @@ fn a_killed_switch_costs_no_sum_and_is_used_again() {
     let ranks = thread::spawn(move || {
         run(configs, move |comm| {
             let mut call = 0;
-            // By the switch, by hosts, by the switch, by hosts.
             for turn in 0..4 {
                 loop {
                     every_collective(&comm, call);
@@ -221,16 +221,27 @@ fn a_killed_switch_costs_no_sum_and_is_used_again() {
         }
     };
     reached(1);
-    switch.kill();
+    lose(&mut switch);
     reached(2);
-    switch.start_again();
+    find(&mut switch);
     reached(3);
-    switch.kill();
+    lose(&mut switch);
     ranks.join().unwrap();
     let told = told.lock().unwrap();
     let count = |part: &str| told.iter().filter(|text| text.contains(part)).count();
     assert_eq!(count("goes on by hosts alone, since the switch at"), 6, "{told:?}");
     assert_eq!(count(&format!("goes on by the switch at {address} again")), 3, "{told:?}");
+}
+
+#[test]
+fn a_killed_switch_costs_no_sum_and_is_used_again() {
+    there_and_back(PATIENT, Switch::kill, Switch::start_again);
+}
+
+#[test]
+fn a_switch_that_is_stopped_costs_no_sum_and_is_used_again() {
+    let signal = |signal| move |switch: &mut Switch| switch.signal(signal);
+    there_and_back(Duration::from_secs(15), signal(Signal::STOP), signal(Signal::CONT));
 }
 
 #[test]

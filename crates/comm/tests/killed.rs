@@ -159,7 +159,7 @@ fn rendezvous() -> (&'static str, String) {
 fn ranks(role: &str, world: u32, victim: u32, missing: Option<u32>, place: &(&'static str, String), transport: &str, timeout: &str) -> Run {
     let mut run = Run::new();
     for rank in (0..world).filter(|rank| Some(*rank) != missing) {
-        let variables = [
+        let mut variables = vec![
             ("FANIN_RANK", rank.to_string()),
             ("FANIN_WORLD", world.to_string()),
             ("FANIN_TRANSPORT", transport.to_owned()),
@@ -167,6 +167,10 @@ fn ranks(role: &str, world: u32, victim: u32, missing: Option<u32>, place: &(&'s
             ("FANIN_TEST_VICTIM", victim.to_string()),
             place.clone(),
         ];
+        if place.0 == "FANIN_SWITCH" {
+            // Jobs that go on without it are another test's.
+            variables.push(("FANIN_FALLBACK", "error".to_owned()));
+        }
         run.start(role, &variables);
     }
     for child in 0..run.children.len() {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fanin_comm::{Communicator, Config, Meeting, Operator, Transport};
 use fanin_daemon::{Daemon, DaemonConfig};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::configs;
 
@@ -49,6 +50,12 @@ impl Switch {
             let _ = process.kill();
             let _ = process.wait();
         }
+    }
+
+    /// Stops it, or lets it go on.
+    pub fn signal(&self, signal: Signal) {
+        let process = self.process.as_ref().expect("it runs");
+        kill_process(Pid::from_raw(process.id() as i32).unwrap(), signal).unwrap();
     }
 
     /// Starts another one at the same address.
