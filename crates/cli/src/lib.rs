@@ -47,6 +47,7 @@ mod repro;
 mod stream;
 mod switch;
 mod testbed;
+mod top;
 mod trace;
 mod workload;
 
@@ -81,6 +82,7 @@ Examples:
   fanin operator check examples/operators/log_sum_exp.wasm
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
   fanin manager FABRIC.toml --listen 0.0.0.0:7701
+  fanin top 127.0.0.1:9470
   fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml
   fanin bench sim
   fanin bench allreduce --workers 4 --sizes 4KiB,64MiB
@@ -117,6 +119,8 @@ enum Command {
     Switch(Box<switch::SwitchArgs>),
     /// Manage the switches of a fabric for jobs of other processes.
     Manager(manager::ManagerArgs),
+    /// Watch switches: jobs, ranks, links, and which rank the others wait for.
+    Top(top::TopArgs),
     /// Allreduce real tensors between real processes on this machine.
     Demo(demo::DemoArgs),
     /// Run a workload on a fabric of several real switches on this machine: losses, failures, background traffic.
@@ -187,6 +191,7 @@ fn perform(command: &Command) -> ExitCode {
         Command::Operator(command) => return operator::run(command),
         Command::Switch(args) => return switch::run(args),
         Command::Manager(args) => return manager::run(args),
+        Command::Top(args) => return top::run(args),
         Command::Testbed(args) => return testbed::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
         Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),

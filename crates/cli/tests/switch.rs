@@ -464,3 +464,42 @@ fn every_key_of_a_config_file_changes_what_a_switch_does() {
         println!("{name} = {value}: {with:?} where it was {without:?}");
     }
 }
+
+#[test]
+fn top_shows_jobs_and_the_rank_that_others_wait_for() {
+    let folder = folder("switch_top");
+    let mut switch = Switch::start(&folder, &EPHEMERAL);
+    let (control, http) = switch.addresses();
+    let top = move |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_fanin")).arg("top").args(arguments).output().unwrap();
+    let shown = job(control, "watched", 2, move |comm| {
+        let seen = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| (comm.rank() == 0).then(|| top(&[&http.to_string(), "--once", "--interval", "2s"])));
+            // Until it has looked twice, as both ranks agree on.
+            loop {
+                let mut goes_on = [i32::from(!watch.is_finished())];
+                if comm.rank() == 1 {
+                    std::thread::sleep(Duration::from_millis(20));
+                    goes_on = [0];
+                }
+                comm.allreduce(&mut goes_on, Operator::Max).unwrap();
+                if goes_on == [0] {
+                    break watch.join().unwrap();
+                }
+            }
+        });
+        seen.map(|output| String::from_utf8(output.stdout).unwrap())
+    });
+    let text = shown[0].as_ref().unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let waited = |rank: &str| -> f64 {
+        let row = rows.iter().find(|row| row.first() == Some(&"watched") && row.get(1) == Some(&rank));
+        let row = row.unwrap_or_else(|| panic!("rank {rank} in {text}"));
+        row[row.len() - 2].parse().unwrap()
+    };
+    assert!(waited("1") > 30.0 && waited("1") > 2.0 * waited("0"), "{text}");
+    let nobody = top(&["127.0.0.1:1", "--once"]);
+    let error = String::from_utf8(nobody.stderr).unwrap();
+    assert!(nobody.status.code() == Some(2) && error.starts_with("error: 127.0.0.1:1: "), "{error}");
+    let wrong = top(&[&control.to_string(), "--once", "--interval", "0s"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}

@@ -25,6 +25,7 @@
 extern crate self as fanin_daemon;
 
 mod accept;
+mod awaited;
 mod clock;
 mod compile;
 pub mod config;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use fanin_control::jobs::Phase;
 use fanin_control::{FailureKind, Refusal};
 use fanin_core::{DropReason, RetransmitReason, Tally};
-use fanin_runtime::{Snapshot, Statistics};
+use fanin_runtime::{LATE, Snapshot, Statistics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -75,6 +75,15 @@ impl Page {
             family.get_or_create(&labels).inc_by(value);
         }
         self.0.register(name, help, family);
+    }
+
+    /// Times by labels; `_seconds_total` is added to the name.
+    pub fn seconds(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
+        let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
+        for (labels, value) in values {
+            family.get_or_create(&labels).inc_by(value);
+        }
+        self.0.register_with_unit(name, help, Unit::Seconds, family);
     }
 
     /// A count; `_total` is added to the name.
@@ -196,6 +205,7 @@ fn ranks(page: &mut Page, jobs: &[JobView]) {
     let mut received = (Vec::new(), Vec::new());
     let mut sent = (Vec::new(), Vec::new());
     let mut dropped = Vec::new();
+    let (mut completed, mut awaited, mut late) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         for (rank, peer) in job.snapshot.iter().flat_map(|snapshot| snapshot.peers.iter().enumerate()) {
             let label = || vec![("job", job.name.clone()), ("job_id", job.job_id.to_string()), ("rank", rank.to_string())];
@@ -204,6 +214,13 @@ fn ranks(page: &mut Page, jobs: &[JobView]) {
             sent.0.push((label(), peer.packets_sent));
             sent.1.push((label(), peer.payload_bytes_sent));
             dropped.push((label(), peer.packets_dropped));
+            completed.push((label(), peer.last.completed));
+            awaited.push((label(), peer.last.awaited_ps as f64 / 1e12));
+            for (limit, count) in LATE.iter().zip(peer.last.late) {
+                let mut labels = label();
+                labels.push(("over", format!("{}ms", limit.as_ps() / 1_000_000_000)));
+                late.push((labels, count));
+            }
         }
     }
     page.counters("fanin_switch_rank_received_packets", "Packets from a rank that reached the node", received.0);
@@ -211,6 +228,13 @@ fn ranks(page: &mut Page, jobs: &[JobView]) {
     page.counters("fanin_switch_rank_sent_packets", "Packets to a rank", sent.0);
     page.counters("fanin_switch_rank_sent_payload_bytes", "Bytes of results in them: their rate is the rank's goodput", sent.1);
     page.counters("fanin_switch_rank_rejected_packets", "Packets from a rank that were dropped before the node", dropped);
+    page.counters("fanin_switch_rank_completed_sums", "Sums that a rank was the last to contribute to", completed);
+    page.seconds(
+        "fanin_switch_rank_awaited",
+        "How long these had nothing else to wait for: time that the others lose to the rank",
+        awaited,
+    );
+    page.counters("fanin_switch_rank_late_sums", "Those among them that waited longer than so long", late);
 }
 
 /// The names that Prometheus' client libraries have agreed on.

@@ -12,12 +12,13 @@ use fanin_control::{Action, ConnectionId, JobAnnouncement, Jobs, Note, OpenJob, 
 use fanin_core::{DropReason, Suspect};
 use fanin_net::FaultPlan;
 use fanin_operator::CustomOperator;
-use fanin_runtime::Statistics;
+use fanin_runtime::{Last, Statistics};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{ACCEPT_PAUSE, EMFILE, ENFILE};
+use crate::awaited::Awaited;
 use crate::clock::OwnClock;
 use crate::compile::{Compiled, Compiler};
 use crate::config::DaemonConfig;
@@ -70,6 +71,8 @@ pub(crate) struct Service {
     ending: BTreeMap<u64, JobWorker>,
     /// Packets that did not fit their operation, when last looked at, by job.
     mismatches: BTreeMap<u16, u64>,
+    /// Who is waited for, by job.
+    awaited: BTreeMap<u16, Awaited>,
     ports: Ports,
     faults: FaultPlan,
     totals: Totals,
@@ -114,6 +117,7 @@ impl Service {
             switches: config.fabric.map(|managed| Switches::new(managed.0, &observer)).transpose()?,
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             ports: Ports::new(config.data_ports, config.nearby),
             faults: config.faults,
             totals: Totals::default(),
@@ -238,6 +242,7 @@ impl Service {
                 Action::OpenJob(open) => self.compile(open),
                 Action::CloseJob { job_id } => {
                     self.mismatches.remove(&job_id);
+                    self.awaited.remove(&job_id);
                     self.compiler.forget(job_id);
                     if let Some(switches) = &self.switches {
                         switches.end(job_id);
@@ -336,6 +341,11 @@ impl Service {
             let snapshot = worker.read();
             let packets: Vec<u64> = snapshot.peers.iter().map(|peer| peer.packets_received).collect();
             self.jobs.on_traffic(job_id, &packets);
+            let last: Vec<Last> = snapshot.peers.iter().map(|peer| peer.last).collect();
+            let now = std::time::Instant::now();
+            if let Some(text) = self.awaited.entry(job_id).or_insert_with(|| Awaited::new(now)).look(now, &last) {
+                self.jobs.on_awaited(job_id, text);
+            }
             let mismatches = snapshot.counters.dropped_for(DropReason::Mismatch);
             if self.mismatches.insert(job_id, mismatches).unwrap_or(0) < mismatches {
                 self.jobs.on_mismatch(now_ms, job_id);
@@ -391,6 +401,10 @@ impl Service {
             Note::Notice { name, peer, text } => {
                 totals.notices += 1;
                 tracing::warn!(job = name, %peer, text, "nothing moves");
+            }
+            Note::Awaited { name, peer, text } => {
+                totals.notices += 1;
+                tracing::warn!(job = name, %peer, text, "one rank keeps others waiting");
             }
             Note::SentBack { job_id, name, peer } => {
                 totals.sent_back += 1;

@@ -2,6 +2,8 @@
 
 use fanin_core::{DropReason, Event, Histogram, RetransmitReason, Suspect, Tally};
 
+use crate::last::Last;
+
 /// Generations of a block that are counted apart; all later ones are counted with the last.
 pub const GENERATIONS: usize = 16;
 
@@ -63,6 +65,8 @@ pub struct PeerCounters {
     pub packets_sent: u64,
     /// Bytes of their payload.
     pub payload_bytes_sent: u64,
+    /// How often sums had only it to wait for, at the only switch of a job.
+    pub last: Last,
 }
 
 impl Default for Counters {

@@ -15,6 +15,7 @@ use crate::config::{ConfigError, NodeConfig, PeerConfig};
 use crate::counters::Counters;
 use crate::fabric::links::Links;
 use crate::fabric::{FabricConfig, Inbox};
+use crate::last::Arrivals;
 use crate::linger::Linger;
 use crate::outlet::{Lent, Outlet};
 use crate::peers::{PeerIndex, Peers, heard_at_first};
@@ -150,6 +151,8 @@ impl<N: Node<[u8]>> Driver<N> {
             pending_bytes_max: how.pending_bytes_max,
             refused: false,
             reclaimed: Vec::new(),
+            sums: 0,
+            arrivals: Arrivals::default(),
         };
         let receiver = Receiver::new(how.receive_runs);
         let (residents, clock) = (Residents::none(), Clock::start());
@@ -409,7 +412,9 @@ impl<N: Node<[u8]>> Driver<N> {
                         count(outlet, peer, payload.len());
                         let mut none = None;
                         let tensors = lent_to(*selected, from.job, tensors, &mut none);
+                        let before = Before::of(residents, resident, outlet);
                         hand_over((residents, resident), now, (from, &header, payload), (socket, outlet, tensors));
+                        before.count_last(residents, outlet, (peer, now));
                     }
                     Ok(Admitted::Link) => {}
                     Ok(Admitted::Beyond { by, hop, rest, check }) => {
@@ -459,6 +464,35 @@ fn count(outlet: &mut Outlet, peer: PeerIndex, payload_bytes: usize) {
     counters.payload_bytes_received += payload_bytes as u64;
     if let Some(links) = &mut outlet.links {
         links.ports[usize::from(peer.0)].counts.packets_received += 1;
+    }
+}
+
+/// What a node had done before it was given a packet.
+struct Before {
+    resident: usize,
+    sums: u64,
+    repeated: u64,
+}
+
+impl Before {
+    #[inline]
+    fn of<N>(residents: &Residents<N>, resident: usize, outlet: &Outlet) -> Self {
+        let repeated = residents.member(resident).counters.dropped_for(DropReason::InProgress);
+        Before { resident, sums: outlet.sums, repeated }
+    }
+
+    /// The packet was a contribution, unless the node had it already; where a sum has gone to all since, it was the last one. In a fabric
+    /// what comes from other switches has several ranks' in it, of which nobody knows which was last.
+    #[inline]
+    fn count_last<N>(self, residents: &Residents<N>, outlet: &mut Outlet, (peer, now): (PeerIndex, Instant)) {
+        let repeated = residents.member(self.resident).counters.dropped_for(DropReason::InProgress);
+        if outlet.address.role != Role::Switch || outlet.links.is_some() || repeated != self.repeated {
+            return;
+        }
+        let waited = outlet.arrivals.arrived(now);
+        if outlet.sums != self.sums {
+            outlet.peers.get_mut(peer).counters.last.completed(waited);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use fanin_wire::hop::{HopHeader, RestCheck};
 
 use crate::counters::Counters;
 use crate::fabric::links::Links;
+use crate::last::Arrivals;
 use crate::member::Member;
 use crate::peers::{PeerIndex, Peers};
 use crate::tensors::Tensors;
@@ -44,6 +45,10 @@ pub(crate) struct Outlet {
     pub(crate) refused: bool,
     /// Memory that a job's packet took from another job, with that job and the bytes, until the driver has seen it.
     pub(crate) reclaimed: Vec<(JobId, u32)>,
+    /// Packets with elements that went to several ports: sums, at a switch.
+    pub(crate) sums: u64,
+    /// When contributions came.
+    pub(crate) arrivals: Arrivals,
 }
 
 impl Outlet {
@@ -357,6 +362,7 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
                 self.send_to(peer.ok_or(DropReason::NoRoute), (&hop, &mut None), header, body);
             }
             Egress::Ports(ports) => {
+                self.outlet.sums += u64::from(!matches!(body, Body::Empty));
                 let mut check = None;
                 for port in ports.iter() {
                     let peer = self.outlet.peers.at_port(port);

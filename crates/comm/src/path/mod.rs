@@ -105,8 +105,8 @@ impl fmt::Display for PathReport {
                 f,
                 "{system} over the fabric {file}, as {host}, {payload_bytes} bytes a packet, {window} packets under way (its manager: {manager})"
             ),
-            PathReport::Datagrams { switch, local, by_hosts: Some(why), .. } => {
-                write!(f, "UDP from {local} to the other hosts, which sum by themselves instead of the switch at {switch}: {why}")
+            PathReport::Datagrams { local, by_hosts: Some(why), .. } => {
+                write!(f, "UDP from {local} to the other hosts, which sum by themselves, without the switch: {why}")
             }
             PathReport::Datagrams { switch, local, payload_bytes, window, nearby, reason, .. } => write!(
                 f,

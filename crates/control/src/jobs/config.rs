@@ -231,6 +231,15 @@ pub enum Note {
         /// Where one of its ranks comes from.
         peer: IpAddr,
     },
+    /// Who keeps others waiting, as told to the ranks.
+    Awaited {
+        /// The job's name.
+        name: String,
+        /// Where one of its ranks comes from.
+        peer: IpAddr,
+        /// In words.
+        text: String,
+    },
     /// All ranks have left.
     Ended {
         /// The job.

@@ -44,6 +44,15 @@ impl Jobs {
         }
     }
 
+    /// The driver has seen who keeps the others waiting, in words: its users are told.
+    pub fn on_awaited(&mut self, job_id: u16, text: String) {
+        let Some(job) = self.jobs.get(&job_id).filter(|job| job.phase == Phase::Running) else { return };
+        for connection in job.connections() {
+            self.actions.push_back(Action::Send(connection, SwitchMessage::Notice { text: text.clone() }));
+        }
+        self.actions.push_back(Action::Note(Note::Awaited { name: job.name.clone(), peer: job.peer(), text }));
+    }
+
     /// A rank says that nothing has moved for `idle_ms`, and how long it waits in this call where that is not as long as in others.
     pub(super) fn on_stalled(&mut self, now_ms: u64, job_id: u16, idle_ms: u64, patience_ms: Option<u64>) {
         let most_ms = self.config.patience_ms_max;

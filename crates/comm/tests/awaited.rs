@@ -1,0 +1,86 @@
+//! The switch sees which rank the others wait for: it is named by one look at the metrics, and by a notice.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{PATIENT, configs, run};
+use fanin_comm::{Config, Meeting, Operator, Transport};
+use fanin_daemon::{Daemon, DaemonConfig};
+
+const WORLD: u32 = 3;
+const LATE: Duration = Duration::from_millis(20);
+
+/// A page of the switch.
+fn page(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// A value by rank.
+fn by_rank(page: &str, name: &str, more: &str) -> Vec<f64> {
+    let of = |rank: u32| {
+        let wanted = format!("rank=\"{rank}\"");
+        let line = page.lines().find(|line| line.starts_with(&format!("{name}{{")) && line.contains(&wanted) && line.contains(more));
+        let line = line.unwrap_or_else(|| panic!("{name} of rank {rank} {more} in {page}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    (0..WORLD).map(of).collect()
+}
+
+#[test]
+fn the_rank_that_sleeps_every_step_is_named() {
+    let daemon =
+        Daemon::start(DaemonConfig { http: Some("127.0.0.1:0".parse().unwrap()), ..DaemonConfig::new("127.0.0.1:0".parse().unwrap()) });
+    let daemon = daemon.unwrap();
+    let (configs, told) = configs(WORLD, Transport::Udp);
+    let meeting = Meeting::Switch(daemon.control_address().to_string());
+    let configs: Vec<Config> = configs.into_iter().map(|config| Config { meeting: meeting.clone(), ..config }).collect();
+    let (heard, gate) = (told.clone(), Arc::new(Barrier::new(WORLD as usize + 1)));
+    let end = gate.clone();
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            let begun = Instant::now();
+            // Until all have been told, as all of them agree on.
+            for step in 0.. {
+                if comm.rank() == 1 {
+                    thread::sleep(LATE);
+                }
+                let mut gradient = vec![1.0f32; 5_000];
+                comm.allreduce(&mut gradient, Operator::Sum).unwrap();
+                assert!(gradient.iter().all(|value| *value == 3.0));
+                let named = heard.lock().unwrap().iter().filter(|text| text.contains("is the one that others wait for")).count();
+                let mut goes_on = [i32::from(named < WORLD as usize && begun.elapsed() < PATIENT)];
+                if step % 10 == 0 {
+                    comm.broadcast(&mut goes_on, 0).unwrap();
+                    if goes_on == [0] {
+                        break;
+                    }
+                }
+            }
+            end.wait();
+            end.wait();
+        })
+    });
+    gate.wait();
+    // The counts are written down a few times a second.
+    thread::sleep(Duration::from_millis(500));
+    let page = page(daemon.http_address().unwrap());
+    gate.wait();
+    ranks.join().unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!(told.iter().filter(|text| text.contains("rank 1 is the one that others wait for")).count(), 3, "{told:?}");
+    let awaited = by_rank(&page, "fanin_switch_rank_awaited_seconds_total", "");
+    assert!(awaited[1] > 4.0 * awaited[0].max(awaited[2]) && awaited[1] > 5.0, "{awaited:?}");
+    let late = by_rank(&page, "fanin_switch_rank_late_sums_total", "over=\"10ms\"");
+    assert!(late[1] > 200.0 && late[1] > 4.0 * late[0].max(late[2]), "{late:?}");
+    let completed = by_rank(&page, "fanin_switch_rank_completed_sums_total", "");
+    assert!(completed[1] > completed[0].max(completed[2]), "{completed:?}");
+}
