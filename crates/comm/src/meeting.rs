@@ -212,7 +212,7 @@ const JOBS_FEW: usize = 32;
 /// What it then asks for, where it may have so many.
 const FILES_WANTED: u64 = 1 << 16;
 
-/// A job takes up to seven descriptors: rather than fail with `EMFILE` in the middle of a program that has many, the process's own limit is
+/// A job takes up to eight descriptors: rather than fail with `EMFILE` in the middle of a program that has many, the process's own limit is
 /// raised as far as the system lets every process raise it.
 fn count_job() {
     static JOBS: AtomicUsize = AtomicUsize::new(0);

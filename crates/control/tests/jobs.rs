@@ -4,8 +4,8 @@ mod common;
 
 use common::{PATIENCE_MS, Switch, call, join};
 use fanin_control::{
-    Attach, BlockRange, CallDescription, ClientMessage, ConnectionId, FailureKind, Hello, JobsConfig, Join, Note, OperationPlan, Progress,
-    ResumeState, Segment, Source, SwitchMessage, VERSION,
+    Attach, BlockRange, ByHosts, CallDescription, ClientMessage, ConnectionId, FailureKind, Hello, JobsConfig, Join, Note, OperationPlan,
+    Progress, ResumeState, Segment, Source, SwitchMessage, VERSION,
 };
 use fanin_core::ReproducibleBy;
 
@@ -362,6 +362,76 @@ fn limits_are_kept_and_named() {
     assert!(switch.told[&many[2]].refused().is_none());
     switch.pass(5_100, &[]);
     assert!(switch.told[&many[1]].refused().unwrap().contains("within 5 s"));
+}
+
+/// A job whose hosts sum by themselves where there is no room.
+fn join_by_hosts(name: &str, rank: u32) -> Join {
+    Join { by_hosts: ByHosts::WhereFull, ..join(name, rank, 2) }
+}
+
+#[test]
+fn a_job_without_room_runs_by_hosts_until_there_is_room() {
+    let mut switch = Switch::new(JobsConfig { jobs_max: 1, ..JobsConfig::default() });
+    let first = switch.run("a", 2);
+    let second = [0, 1].map(|rank| switch.join(join_by_hosts("b", rank)));
+    switch.ready(&second);
+    let why = switch.told[&second[0]].admitted().unwrap().by_hosts.clone().unwrap();
+    assert!(why.starts_with("no room for job `b`: there are 1 jobs already"), "{why}");
+    assert_eq!((switch.sockets.len(), switch.jobs.status().filter(|job| job.by_hosts).count()), (1, 1));
+    // It takes no room itself.
+    let third = [0, 1].map(|rank| switch.join(join_by_hosts("c", rank)));
+    switch.ready(&third);
+    let all: Vec<ConnectionId> = [&first[..], &second, &third].concat();
+    switch.pass(5_000, &all);
+    assert!(!switch.told[&second[0]].has(&SwitchMessage::Return));
+    first.iter().for_each(|connection| switch.say(*connection, ClientMessage::Leave { operation: 3 }));
+    switch.pass(100, &all);
+    for connection in second.iter().chain(&third) {
+        assert!(switch.told[connection].has(&SwitchMessage::Return) && switch.told[connection].closed);
+    }
+    // Who comes back first has the room, and the other goes on by hosts.
+    let back = |switch: &mut Switch, name: &str| {
+        let again = [0, 1].map(|rank| {
+            let resume = ResumeState { instance: 7, payload_bytes: 1_024, operation: 3, progress: Vec::new() };
+            switch.join(Join { resume: Some(resume), ..join_by_hosts(name, rank) })
+        });
+        switch.ready(&again);
+        switch.told[&again[0]].admitted().unwrap().by_hosts.is_some()
+    };
+    assert!(!back(&mut switch, "c"));
+    assert!(back(&mut switch, "b"));
+}
+
+#[test]
+fn hosts_that_cannot_reach_each_other_do_not_sum_by_themselves() {
+    let mut switch = Switch::new(JobsConfig { jobs_max: 1, ..JobsConfig::default() });
+    switch.run("a", 2);
+    let near = switch.join(join_by_hosts("b", 0));
+    let far = switch.join(Join { data: ([10, 0, 0, 9], 5_000).into(), ..join_by_hosts("b", 1) });
+    for connection in [near, far] {
+        let failed = switch.told[&connection].failed().unwrap();
+        assert_eq!(failed.kind, FailureKind::Full);
+        let expected = "hosts cannot sum by themselves instead, since rank 0 is at 127.0.0.1, where rank 1 at 10.0.0.9 does not reach it";
+        assert!(failed.text.contains("no room for job `b`") && failed.text.contains(expected), "{}", failed.text);
+    }
+}
+
+#[test]
+fn ranks_that_want_hosts_to_sum_in_any_case_are_sent_back_when_told_so() {
+    let mut switch = switch();
+    let only = |rank| Join { by_hosts: ByHosts::Only("the switch at s:1 is lost".into()), ..join("a", rank, 2) };
+    let ranks = [0, 1].map(|rank| switch.join(only(rank)));
+    switch.ready(&ranks);
+    assert_eq!(switch.told[&ranks[1]].admitted().unwrap().by_hosts.as_deref(), Some("the switch at s:1 is lost"));
+    switch.pass(3_000, &ranks);
+    assert!(!switch.told[&ranks[0]].has(&SwitchMessage::Return), "room is not what it waits for");
+    // One that still waits for others is sent back as well; a job that is summed here stays.
+    let waits = switch.join(Join { job: "b".into(), ..only(0) });
+    let stays = switch.run("c", 2);
+    switch.jobs.send_back();
+    switch.settle();
+    assert!(ranks.iter().chain([&waits]).all(|connection| switch.told[connection].has(&SwitchMessage::Return)));
+    assert!(stays.iter().all(|connection| !switch.told[connection].closed));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use common::{PATIENCE_MS, Switch, call, join};
 use fanin_control::jobs::Phase;
 use fanin_control::{
-    Attach, BlockRange, CallDescription, ClientMessage, ConnectionId, Decoder, Hello, JobsConfig, Join, Note, Progress, ResumeState,
-    SwitchMessage, encode,
+    Attach, BlockRange, ByHosts, CallDescription, ClientMessage, ConnectionId, Decoder, Hello, JobsConfig, Join, Note, Progress,
+    ResumeState, SwitchMessage, encode,
 };
 use fanin_core::hash::mix;
 use proptest::prelude::*;
@@ -51,6 +51,11 @@ fn random_join(dice: &mut Dice<'_>, instances: &[u64]) -> Join {
     if dice.one_in(12) {
         join.wish.window = Some(dice.below(3) as u32 * 16);
     }
+    join.by_hosts = match dice.below(12) {
+        0..=2 => ByHosts::WhereFull,
+        3 => ByHosts::Only("the switch is gone".into()),
+        _ => ByHosts::Never,
+    };
     if dice.one_in(5) && !instances.is_empty() {
         join.attach = Some(Attach { instance: instances[dice.below(instances.len() as u64) as usize] });
     }
@@ -90,8 +95,8 @@ fn random_message(dice: &mut Dice<'_>, instances: &[u64]) -> ClientMessage {
 /// What must hold at any time.
 fn check(switch: &Switch) {
     let status: Vec<_> = switch.jobs.status().collect();
-    let opened: Vec<u16> = status.iter().filter(|job| job.phase != Phase::Waiting).map(|job| job.job_id).collect();
-    assert_eq!(opened, switch.sockets.keys().copied().collect::<Vec<_>>(), "a socket for each job that is complete, and no other");
+    let opened: Vec<u16> = status.iter().filter(|job| job.phase != Phase::Waiting && !job.by_hosts).map(|job| job.job_id).collect();
+    assert_eq!(opened, switch.sockets.keys().copied().collect::<Vec<_>>(), "a socket for each job that is complete and summed here");
     for job in &status {
         assert!(job.present > 0 && job.present <= job.world, "a job without ranks: {job:?}");
         assert!(job.phase != Phase::Waiting || job.present < job.world, "a complete job waits: {job:?}");
@@ -103,7 +108,11 @@ fn check(switch: &Switch) {
 fn check_ends(switch: &Switch) {
     let mut texts: BTreeMap<u64, &str> = BTreeMap::new();
     for (connection, told) in &switch.told {
-        let ended = told.messages.iter().filter(|message| matches!(message, SwitchMessage::Failed(_) | SwitchMessage::Refused(_))).count();
+        let ended = told
+            .messages
+            .iter()
+            .filter(|message| matches!(message, SwitchMessage::Failed(_) | SwitchMessage::Refused(_) | SwitchMessage::Return))
+            .count();
         assert!(ended <= 1, "{connection:?} is told twice: {told:?}");
         if ended == 1 {
             assert!(told.closed, "{connection:?} was told the end and is open: {told:?}");
@@ -113,7 +122,8 @@ fn check_ends(switch: &Switch) {
             let text = texts.entry(admitted.instance).or_insert(&failed.text);
             assert_eq!(*text, failed.text, "all ranks of a job are told the same");
         }
-        let lives = switch.sockets.values().any(|open| open.instance == admitted.instance);
+        let by_hosts = switch.jobs.status().any(|job| job.by_hosts && job.job_id == admitted.job_id);
+        let lives = by_hosts || switch.sockets.values().any(|open| open.instance == admitted.instance);
         assert!(lives || !switch.open.contains(connection), "{connection:?} belongs to a job that is gone");
     }
 }
@@ -172,6 +182,7 @@ fn step(switch: &mut Switch, dice: &mut Dice<'_>, instances: &mut Vec<u64>) {
                 switch.jobs.on_traffic(job_id, &[3, 0]);
             }
         }
+        18 if dice.one_in(6) => switch.jobs.send_back(),
         17 if dice.one_in(100) => switch.jobs.drain(switch.now_ms),
         _ => {
             let ms = 50 + dice.below(40) * dice.below(40);
@@ -210,6 +221,8 @@ fn whatever_users_do_nothing_is_left_behind() {
                 Note::Ended { .. } => "ended",
                 Note::Attached { .. } => "attached",
                 Note::Notice { .. } => "notice",
+                Note::SentBack { .. } => "sent back",
+                Note::Admitted { by_hosts: Some(_), .. } => "by hosts",
                 _ => continue,
             };
             *seen.entry(name).or_default() += 1;
@@ -217,6 +230,8 @@ fn whatever_users_do_nothing_is_left_behind() {
     }
     // The walk is worth nothing where it never comes by.
     for name in [
+        "by hosts",
+        "sent back",
         "protocol",
         "invalid",
         "duplicate_rank",

@@ -37,7 +37,7 @@ impl Communicator {
 
     fn around(inner: Inner) -> Self {
         let who = Who { rank: inner.rank(), job: inner.job().into() };
-        let (world, path) = (inner.world(), inner.path().clone());
+        let (world, path) = (inner.world(), inner.path());
         Communicator { inner: Mutex::new(Some(Arc::new(inner))), who, world, path, process: process::id() }
     }
 
@@ -106,7 +106,10 @@ impl Communicator {
     /// How vectors travel and why so, for people.
     #[getter]
     fn path(&self) -> String {
-        self.path.to_string()
+        // Of a job that goes on by hosts alone it is another one than at the beginning.
+        let is_here = self.process == process::id();
+        let inner = if is_here { self.inner.lock().unwrap_or_else(PoisonError::into_inner).clone() } else { None };
+        inner.map_or_else(|| self.path.to_string(), |inner| inner.path().to_string())
     }
 
     /// How vectors travel: `shm`, `udp`, `fabric` for several switches, or `alone` where there is only one rank.

@@ -17,8 +17,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture
-def switch() -> Iterator[str]:
+def switch(switch_process: tuple[str, subprocess.Popen[str]]) -> str:
     """``HOST:PORT`` of a ``fanin switch`` in another process."""
+    return switch_process[0]
+
+
+@pytest.fixture
+def switch_process() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The same, with the process."""
     program = shutil.which("fanin")
     if program is None:
         pytest.skip("the program `fanin` is not on PATH")
@@ -29,7 +35,7 @@ def switch() -> Iterator[str]:
         for line in process.stdout:
             said += line
             if found := re.search(r"127\.0\.0\.1:(\d+)", line):
-                yield found.group(0)
+                yield found.group(0), process
                 break
         else:
             pytest.fail(f"the switch has ended: {said}")

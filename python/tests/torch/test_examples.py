@@ -61,6 +61,22 @@ def test_over_a_switch(by_gloo: str, switch: str) -> None:
     assert outcome(process) == by_gloo
 
 
+def test_the_switch_is_killed(by_gloo: str, switch_process: tuple[str, subprocess.Popen[str]]) -> None:
+    """After the second epoch: hosts go on by themselves, to the same parameters."""
+    switch, its_process = switch_process
+    process = torchrun(str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS, environ={"FANIN_SWITCH": switch, "FANIN_TRANSPORT": "udp"})
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("epoch 2"):
+            its_process.kill()
+    said = "".join(lines)
+    assert process.wait() == 0, said
+    assert result(said) == by_gloo
+    assert "goes on by hosts alone, since the switch at" in said, said
+
+
 @pytest.mark.parametrize("system", ["canary", "rina"])
 def test_over_a_fabric(by_gloo: str, fabric: str, system: str) -> None:
     """Sums are computed by two leaves and two spines, each a process of its own."""

@@ -127,7 +127,6 @@ impl Jobs {
             self.actions.push_back(Action::Send(connection, SwitchMessage::Return));
             self.close(connection);
         }
-        self.actions.push_back(Action::CloseJob { job_id });
         self.actions.push_back(Action::Note(Note::SentBack { job_id, peer: job.peer(), name: job.name }));
     }
 
@@ -270,8 +269,15 @@ impl Jobs {
     /// All ranks have left.
     fn end(&mut self, job_id: u16) {
         let Some(job) = self.jobs.remove(&job_id) else { return };
-        self.actions.push_back(Action::CloseJob { job_id });
+        self.close_node(&job);
         self.actions.push_back(Action::Note(Note::Ended { job_id, peer: job.peer(), name: job.name }));
+    }
+
+    /// The driver need not keep what it has opened for a job that is complete; where hosts sum by themselves that is nothing.
+    fn close_node(&mut self, job: &Job) {
+        if job.by_hosts.is_none() {
+            self.actions.push_back(Action::CloseJob { job_id: job.id });
+        }
     }
 
     /// Ends a job for all its ranks, in the same words.
@@ -283,7 +289,7 @@ impl Jobs {
             self.close(connection);
         }
         if job.phase != Phase::Waiting {
-            self.actions.push_back(Action::CloseJob { job_id });
+            self.close_node(&job);
             if self.failures.len() == FAILURES_REMEMBERED {
                 self.failures.pop_front();
             }

@@ -90,6 +90,8 @@ pub struct JobStatus<'a> {
     pub world: u32,
     /// How many have joined and not left.
     pub present: u32,
+    /// Whether its hosts sum by themselves.
+    pub by_hosts: bool,
 }
 
 /// All jobs of a switch.
@@ -153,6 +155,7 @@ impl Jobs {
             phase: job.phase,
             world: job.world,
             present: job.members.values().filter(|member| !member.has_left()).count() as u32,
+            by_hosts: job.by_hosts.is_some(),
         })
     }
 
