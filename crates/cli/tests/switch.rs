@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{folder, good, refused};
-use fanin_comm::{CommError, Communicator, Config, Meeting, Operator, Transport};
+use fanin_comm::{CommError, Communicator, Config, Fallback, Meeting, Operator, Transport};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Far longer than anything takes: only a test that hangs meets it.
@@ -100,7 +100,15 @@ const EPHEMERAL: [&str; 4] = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"
 
 fn rank(switch: SocketAddr, job: &str, rank: u32, world: u32) -> Config {
     let timeout = GUARD;
-    Config { job: job.into(), transport: Transport::Udp, timeout, ..Config::new(rank, world, Meeting::Switch(switch.to_string())) }
+    // What a switch refuses or ends is an error: these tests are about the switch.
+    let fallback = Some(Fallback::Error);
+    Config {
+        job: job.into(),
+        transport: Transport::Udp,
+        timeout,
+        fallback,
+        ..Config::new(rank, world, Meeting::Switch(switch.to_string()))
+    }
 }
 
 /// Runs `body` at every rank of a job.
