@@ -69,8 +69,8 @@ def init(
         fabric: ``HOST:PORT`` of the manager of a fabric of several switches, ``fanin manager`` (``FANIN_FABRIC``).
         fabric_host: The host of the fabric that this process is (``FANIN_FABRIC_HOST``); by default the one at its address.
         system: The system that sums in a fabric, as ``"canary"`` or ``"tree"`` (``FANIN_SYSTEM``; ``"auto"``).
-        fallback: What becomes of a job whose switch, or fabric, does not take it or is gone (``FANIN_FALLBACK``): a ``"ring"`` of hosts, or an
-            ``"error"``.
+        fallback: What becomes of a job whose switch, or fabric, does not take it or is gone (``FANIN_FALLBACK``): a ``"ring"`` of
+            hosts, or an ``"error"``.
         rendezvous: Without a switch, ``HOST:PORT`` at which rank 0 listens (``FANIN_RENDEZVOUS``).
         timeout: How long to wait for other ranks or the switch, in seconds, or as ``"90s"`` (``FANIN_TIMEOUT``; 60).
         stall_notice: After how long without progress to say why, likewise (``FANIN_STALL_NOTICE``; 5).
