@@ -176,17 +176,7 @@ impl Hosts {
 
     /// Returns once all ranks are here.
     fn barrier(&mut self, fingerprint: u32, goes_on: &mut dyn FnMut(u32) -> bool) -> Result<(), Stop> {
-        let op = copies(DType::U8);
-        let what = CollectiveCall {
-            kind: CollectiveKind::Barrier,
-            op,
-            element_bytes: 1,
-            op_number: 0,
-            fixed_point: None,
-            elements: 0,
-            fingerprint,
-        };
-        self.run(&what, Vectors::InPlace(&mut []), goes_on)
+        self.run(&of_bytes(CollectiveKind::Barrier, 0, fingerprint), Vectors::InPlace(&mut []), goes_on)
     }
 
     /// A collective by an operator that is built in, or by none.
@@ -235,17 +225,7 @@ impl Hosts {
         for from in (0..input.len()).step_by(step) {
             let own = &input[from..input.len().min(from + step)];
             gathered.resize(own.len() * world, 0);
-            let elements = (own.len() * world) as u64;
-            let op = copies(DType::U8);
-            let gather = CollectiveCall {
-                kind: CollectiveKind::AllGather,
-                op,
-                element_bytes: 1,
-                op_number: 0,
-                fixed_point: None,
-                elements,
-                ..*what
-            };
+            let gather = of_bytes(CollectiveKind::AllGather, (own.len() * world) as u64, what.fingerprint);
             let input_start = (own.len() * self.config.rank as usize) as u64;
             self.run(&gather, Vectors::Apart { input: own, input_start, output: &mut gathered, output_start: 0 }, goes_on)?;
             let Some(part) = overlap(first..first + output.len(), from..from + own.len()).filter(|_| receives) else { continue };
@@ -312,6 +292,11 @@ fn number(kind: CollectiveKind, op: ElementOp) -> JobId {
         CollectiveKind::AllToAll { .. } => 6,
     };
     JobId(1 + (kinds << 12 | u16::from(op.dtype.number() & 63) << 6 | u16::from(op.operator.number() & 63)))
+}
+
+/// A collective of bytes, which are only copied.
+fn of_bytes(kind: CollectiveKind, elements: u64, fingerprint: u32) -> CollectiveCall {
+    CollectiveCall { kind, op: copies(DType::U8), element_bytes: 1, op_number: 0, fixed_point: None, elements, fingerprint }
 }
 
 /// What is only copied goes as bytes, so that it needs one job for all types.

@@ -1,5 +1,4 @@
 //! A switch in a process of its own, which can be killed, and collectives that are compared while that happens.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
