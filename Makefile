@@ -38,12 +38,12 @@ pictures: ## run the plans behind the pictures and tables of the documentation a
 	$(PYTHON) scripts/pictures.py --fanin target/release/fanin
 
 test: ## every test that needs neither root nor large installs
-	cargo test --locked --workspace --no-fail-fast
+	$(PYTHON) scripts/rust_tests.py
 	$(PYTHON) -m unittest discover -s scripts -p 'test_*.py'
 	$(PYTHON) scripts/python_tests.py
 
-test-rust: ## of these, the crates'
-	cargo test --locked --workspace --no-fail-fast
+test-rust: ## of these, the crates', two test programs at a time (`scripts/rust_tests.py WORD` runs some)
+	$(PYTHON) scripts/rust_tests.py
 
 test-python: ## of these, the scripts' and the Python package's
 	$(PYTHON) -m unittest discover -s scripts -p 'test_*.py'

@@ -35,7 +35,7 @@ MADE = {"python/fanin/plans.py": "reference/keys.md", "crates/cli/src/main.rs": 
 
 #: A paragraph that begins with the plan of the figure above it.
 PLAN = re.compile(r"^Plan: \[`([a-z]+)\.toml`\]\(plans/\1\.toml\).*(?:\n.+)*", re.MULTILINE)
-MARKER = re.compile(r"<!-- generated: ([a-z]+)(?: ([a-z0-9]+))? -->")
+MARKER = re.compile(r"<!-- generated: ([a-z]+)(?: ([a-z0-9]+))?(?: ([a-z0-9]+))? -->")
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
 
@@ -87,13 +87,18 @@ class Site:
         lines = "".join(f"    {line}\n" if line else "\n" for line in ["```toml", *plan.strip().splitlines(), "```"])
         return f'{match[0]}\n\n??? example "{match[1]}.toml"\n\n{lines}'
 
-    def generated(self, what: str, which: str | None) -> str:
+    def generated(self, what: str, *which: str | None) -> str:
         """What stands in place of a marker."""
-        if what == "systems":
-            return self.sources.systems_table()
-        if what in ("parameters", "claims", "clauses") and which is not None:
-            return str(getattr(self.sources, what)(which))
-        raise ValueError(f"<!-- generated: {what} {which} -->: expected systems, or parameters, claims or clauses with a system")
+        match [what, *(word for word in which if word is not None)]:
+            case ["systems"]:
+                return self.sources.systems_table()
+            case ["claims", system, paper] if (ROOT / "experiments" / paper).is_dir():
+                return self.sources.claims(system, paper)
+            case ["parameters" | "claims" | "clauses", system]:
+                return str(getattr(self.sources, what)(system))
+            case words:
+                expected = "systems, parameters, claims or clauses with a system, or claims with a system and a folder of experiments"
+                raise ValueError(f"<!-- generated: {' '.join(words)} -->: expected {expected}")
 
 
 SITE: Site | None = None
@@ -108,13 +113,16 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def navigation(items: list[Any]) -> list[Any]:
-    """The navigation without pages that are not there yet, and with all papers and figures."""
+    """The navigation without pages that are not there yet, and with all systems, papers and figures."""
     assert SITE is not None
     known = {*SITE.documents, "metrics.md", "reference/cli.md", "reference/keys.md", "reference/results.md"}
     kept: list[Any] = []
     for item in items:
         if item == {"Papers": None} or item == "Papers":
             kept.append({"Papers": papers(SITE)})
+        elif item == {"Systems": None} or item == "Systems":
+            pages = [{name: f"systems/{name}.md"} for name in SITE.sources.systems()]
+            kept.append({"Systems": ["systems/index.md", *pages]})
         elif isinstance(item, dict):
             (title, inner), *_ = item.items()
             if isinstance(inner, list):
@@ -159,7 +167,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """A document as the site shows it."""
     assert SITE is not None
     where = page.file.src_uri
-    text = PLAN.sub(SITE.plan, MARKER.sub(lambda match: SITE.generated(match[1], match[2]), markdown))
+    text = PLAN.sub(SITE.plan, MARKER.sub(lambda match: SITE.generated(*match.groups()), markdown))
     # What rustdoc alone understands.
     text = re.sub(r"^```(\w+),\w+$", r"```\1", text, flags=re.MULTILINE)
     text = re.sub(r"^# Ok::<.*\n", "", text, flags=re.MULTILINE)

@@ -15,18 +15,6 @@ from pathlib import Path
 
 import readme_tables
 
-#: Where a system's paper is reproduced. What is not here has no figures of its own.
-PAPERS = {
-    "canary": "canary",
-    "a2tp": "a2tp",
-    "atp": "a2tp",
-    "netreduce": "netreduce",
-    "machines": "netreduce",
-    "rina": "rina",
-    "flare": "flare",
-    "doubling": "flare",
-}
-
 #: In the order in which a reader asks for them.
 VERDICTS = ("reproduced", "not reproduced", "undecided", "reported", "cannot be tested here", "not recorded")
 
@@ -239,9 +227,8 @@ class Sources:
             page.append(f"## {title}\n\nFrom [{title}]({name}.md#metrics).\n\n{table(['metric', 'meaning', 'labels'], rows)}\n")
         return "\n".join(page)
 
-    def claims(self, system: str) -> str:
-        """What a system's paper says, and what came out."""
-        paper = PAPERS.get(system)
+    def claims(self, system: str, paper: str | None = None) -> str:
+        """What the paper that describes or measures a system says, and what came out; without one, where the system runs as a baseline."""
         if paper is None:
             where = [f"[{figure.parent.name} {figure.name}](../papers/{figure.parent.name}/{figure.name}.md)" for figure in self.figures_with(system)]
             listed = f"It runs as a baseline in {', '.join(where)}." if where else "No other figure runs it either."
@@ -271,6 +258,13 @@ class Sources:
         rows = tomllib.loads((self.root / "docs" / "traceability" / f"{system}.toml").read_text())["row"]
         tested = sum(1 for row in rows if row.get("test"))
         return f"[Traceability](../traceability.md) lists {len(rows)} clauses of its description; {tested} name the test that shows them."
+
+    def systems(self) -> list[str]:
+        """All systems that have a page, in the order of the README's table; what the table has not comes last."""
+        listed = re.findall(r"^\| (`.*?) \|", sections((self.root / "README.md").read_text())["Systems"], re.MULTILINE)
+        order = re.findall(r"`([a-z0-9]+)`", " ".join(listed))
+        pages = {page.stem for page in (self.root / "docs" / "systems").glob("*.md")} - {"index"}
+        return [name for name in order if name in pages] + sorted(pages - set(order))
 
     def systems_table(self) -> str:
         """The table of systems in the README, with links to their pages."""

@@ -34,27 +34,20 @@ RESULTS = PLANS / "results.json"
 BLOCK = PLANS / "block.toml"
 QUICKSTART = ROOT / "examples" / "quickstart.toml"
 
-#: Systems whose packets name their block, with what their plan needs beside `system`.
-BLOCKS: Mapping[str, Sequence[str]] = {
-    "tree": (),
-    "canary": (),
-    "atp": (),
-    "a2tp": (),
-    "panama": (),
-    "sharp": (),
-    "ps": (),
-    "flare": ("jobs.0.density=0.1",),
-}
-#: The others: all packets of a short vector, link by link.
-LINKS: Mapping[str, Sequence[str]] = {
-    "ring": (),
-    "exchange": (),
-    "switchml": (),
-    "netreduce": (),
-    "machines": (),
-    "rina": (),
-    "doubling": ("jobs.0.density=0.1",),
-}
+#: The picture at the head of a system's page: one block of a system whose packets name theirs, or all packets of a short vector, link by link;
+#: above it, what a plan needs beside `system`.
+HEAD = re.compile(r"(?:<!-- picture: (.*) -->\n)?!\[[^\]]*\]\(\.\./img/(block|links)-([a-z0-9]+)\.svg\)")
+
+
+def heads(kind: str) -> dict[str, list[str]]:
+    """The systems whose pages have such a picture, and what their plans need."""
+    found = {}
+    for page in sorted((ROOT / "docs" / "systems").glob("*.md")):
+        for needed, which, system in HEAD.findall(page.read_text()):
+            if which == kind:
+                found[system] = needed.split()
+    return found
+
 
 #: What takes seconds with a program that is not optimised, so that every change is held against it.
 QUICK = ("blocks", "links", "slots", "stragglers", "collisions")
@@ -75,7 +68,7 @@ class Maker:
     def blocks(self) -> None:
         """One block of each system whose packets name it."""
         with tempfile.TemporaryDirectory() as folder:
-            for system, more in BLOCKS.items():
+            for system, more in heads("block").items():
                 picture = Path(folder) / f"{system}.svg"
                 sets = [f"--set={one}" for one in (f"jobs.0.system={system}", *more)]
                 self.run("trace", BLOCK, *sets, "--block", "5", "--picture", picture, "--out", Path(folder) / "block.pcapng")
@@ -83,7 +76,7 @@ class Maker:
 
     def links(self) -> None:
         """All packets of a short vector, for the systems whose packets name no block."""
-        for system, more in LINKS.items():
+        for system, more in heads("links").items():
             with tempfile.TemporaryDirectory() as folder:
                 sets = [f"--set={one}" for one in (f"jobs.0.system={system}", "jobs.0.message=8KiB", *more)]
                 self.run("sim", BLOCK, *sets, "--out", folder)

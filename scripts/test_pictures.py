@@ -35,6 +35,13 @@ class Tests(unittest.TestCase):
         unused = [path.name for path in pictures.IMAGES.glob("*.svg") if f"img/{path.name}" not in pages]
         self.assertEqual(unused, [])
 
+    def test_every_system_has_its_picture(self):
+        pages = {page.stem for page in (pictures.ROOT / "docs" / "systems").glob("*.md")} - {"index"}
+        found = {kind: pictures.heads(kind) for kind in ("block", "links")}
+        self.assertEqual(sorted([*found["block"], *found["links"]]), sorted(pages))
+        self.assertEqual(found["block"]["flare"], ["jobs.0.density=0.1"])
+        self.assertEqual(found["links"]["ring"], [])
+
     def test_a_picture_has_the_median_of_repetitions(self):
         rows = [{"params.x": place, "series": "a", "y": value} for place, value in [("1", "3"), ("1", "5"), ("1", "40"), ("2", "7")]]
         self.assertEqual(pictures.shown({"x": "x", "y": "y"}, rows)["medians"], [["a", [5.0, 7.0]]])

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`args`] | what the user can ask for |
 //! | [`system`] | which systems there are |
+//! | [`fabric`] | the switches of `--fabric` |
 //! | [`messages`] | what passes between this process and its children, as JSON lines |
 //! | [`child`] | a worker or switch process |
 //! | [`crew`] | the child processes seen from here |
@@ -16,6 +17,7 @@
 mod args;
 mod child;
 mod crew;
+mod fabric;
 mod messages;
 mod nodes;
 mod report;
@@ -32,6 +34,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 pub use args::{DemoArgs, DemoFormat, parse_probability};
 pub use child::{NodeArgs, run as run_node};
 use crew::{Crew, Lost};
+use fabric::DemoFabric;
 use messages::{Ended, Order, PathFacts, Report, Setup};
 use report::{Iteration, Summary};
 use view::Phase;
@@ -44,8 +47,10 @@ use view::Phase;
 pub fn run(args: &DemoArgs) -> Result<()> {
     args.check()?;
     let interruption = Interruption::watch()?;
-    let mut crew = Crew::start(args, &interruption.flag)?;
-    let summary = conduct(args, &mut crew);
+    let fabric = args.fabric.as_deref().map(|what| DemoFabric::make(what, args.workers)).transpose()?;
+    let plan = Setup { fabric, ..setup(args)? };
+    let mut crew = Crew::start(args, others(&plan), &interruption.flag)?;
+    let summary = conduct(args, &plan, &mut crew);
     crew.view.close();
     crew.dismiss();
     interruption.obey();
@@ -84,15 +89,24 @@ impl Interruption {
     }
 }
 
-/// What every worker process is told.
-fn setup(args: &DemoArgs, number: u32) -> Setup {
-    Setup {
-        system: args.system,
-        number,
+/// The processes beside the workers, by name.
+fn others(plan: &Setup) -> Vec<String> {
+    match &plan.fabric {
+        Some(fabric) => fabric.switches.iter().cloned().chain(["the manager".to_string()]).collect(),
+        None => (0..nodes::switches(&plan.system)).map(|_| "the switch".to_string()).collect(),
+    }
+}
+
+/// What every process is told, beside its number and the fabric.
+fn setup(args: &DemoArgs) -> Result<Setup> {
+    Ok(Setup {
+        system: args.system()?,
+        fabric: None,
+        number: 0,
         workers: args.workers,
         elements: args.size / 4,
         way: args.way(),
-        payload_bytes: args.payload,
+        payload_bytes: args.payload.or(args.fabric.is_none().then_some(nodes::PAYLOAD_BYTES_DEFAULT)),
         window: args.window,
         patience_ms: (args.patience * 1e3) as u64,
         seed: args.seed,
@@ -100,12 +114,12 @@ fn setup(args: &DemoArgs, number: u32) -> Setup {
         duplicate: args.duplicate,
         reorder: args.reorder,
         corrupt: args.corrupt,
-    }
+    })
 }
 
 /// Leads all processes through the iterations.
-fn conduct(args: &DemoArgs, crew: &mut Crew) -> Result<Summary> {
-    crew.order_all(|number| Order::Setup(setup(args, number)))?;
+fn conduct(args: &DemoArgs, plan: &Setup, crew: &mut Crew) -> Result<Summary> {
+    crew.order_all(|number| Order::Setup(Setup { number, ..plan.clone() }))?;
     let mut addresses = vec![None; crew.len()];
     crew.collect_all(|number, report| match report {
         Report::Bound { address } => {
@@ -140,7 +154,7 @@ fn conduct(args: &DemoArgs, crew: &mut Crew) -> Result<Summary> {
     if args.kill.is_some() && iterations.iter().all(|iteration| iteration.survivors_done()) {
         iterations.push(iterate(args, crew, args.iterations, None)?);
     }
-    let mut summary = Summary { iterations, path, statistics: vec![None; crew.len()] };
+    let mut summary = Summary { system: plan.system.name().to_string(), iterations, path, statistics: vec![None; crew.len()] };
     crew.end(|number, report| {
         if let Report::Statistics(statistics) = report {
             summary.statistics[number as usize] = Some(statistics);

@@ -71,6 +71,39 @@ fn a_worker_that_is_killed_is_named_by_all_others_that_lack_its_contribution() {
 }
 
 #[test]
+fn several_switches_sum_exactly_under_faults_and_name_whoever_is_killed() {
+    for system in ["canary", "rina", "auto"] {
+        let faults = ["--loss", "0.01", "--duplicate", "0.01", "--reorder", "0.01", "--corrupt", "0.01"];
+        let arguments = ["--fabric", "--system", system, "--size", "256KiB", "--iterations", "2", "--patience", PATIENCE];
+        let result = succeed(&[&arguments[..], &faults[..]].concat());
+        assert!(all_exact(&result), "{result}");
+        assert_eq!(result["system"], system);
+        for kind in ["loss", "duplicate", "reorder", "corrupt"] {
+            assert!(result["injected"][kind].as_u64().unwrap() > 0, "{kind}: {result}");
+        }
+    }
+    let arguments = ["--fabric", "2x1", "--system", "canary", "--workers", "3", "--size", "1MiB", "--iterations", "2"];
+    let result = succeed(&[&arguments[..], &["--kill", "2", "--patience", "2"]].concat());
+    let last = result["iterations"].as_array().unwrap().last().unwrap();
+    let failed: Vec<_> = [0, 1].into_iter().filter(|rank| last["ended"][rank] != "done").collect();
+    assert!(!failed.is_empty() && failed.iter().all(|rank| last["ended"][rank]["failed"]["suspect_rank"] == 2), "{result}");
+}
+
+#[test]
+fn a_fabric_that_cannot_be_is_refused_by_what_is_wrong_with_it() {
+    for (arguments, expected) in [
+        (&["--fabric", "0x2"][..], "--fabric 0x2: expected at least one leaf and one spine"),
+        (&["--fabric", "none.toml"], "--fabric none.toml: expected LEAVESxSPINES, as 2x2, or a file"),
+        (&["--fabric", "--system", "flare"], "--system flare: expected auto, or a system that sums dense vectors over a fabric"),
+        (&["--system", "canary"], "--system canary: expected switchml, tree or ring; other systems need --fabric"),
+        (&["--fabric", "--transport", "shm"], "--transport shm: in a fabric each rank is a host of its own"),
+    ] {
+        let output = demo(arguments).output().unwrap();
+        assert!(!output.status.success() && text(&output.stderr).contains(expected), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn in_shared_memory_sums_are_exact_and_whoever_is_killed_is_named() {
     let arguments = ["--transport", "auto", "--workers", "3", "--size", "1MiB", "--iterations", "2", "--patience"];
     let result = succeed(&[&arguments[..], &[PATIENCE]].concat());

@@ -334,7 +334,7 @@ impl Config {
     }
 
     /// The system of this name as ranks in a fabric run it; `None` where there is none.
-    pub(crate) fn system_named(name: &str) -> Option<System> {
+    pub fn system_named(name: &str) -> Option<System> {
         let system = System::all().into_iter().find(|system| system.name() == name)?;
         let summed_whole = system.sparsity().is_none() && system.offers(CollectiveKind::Allreduce);
         summed_whole.then(|| system.for_software())

@@ -2,7 +2,7 @@
 
 use crate::time::Duration;
 
-/// Ranges that each doubling of the time is divided into: a range is at most one 32nd of its times wide.
+/// Ranges that each octave of the time is divided into, from a power of two to the next: a range is at most one 32nd of its times wide.
 const STEPS: u32 = 32;
 
 /// Times by length.
@@ -16,19 +16,19 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Where a time is counted: exactly below [`STEPS`] ps, then by doubling and step.
+    /// Where a time is counted: exactly below [`STEPS`] ps, then by octave and step.
     #[inline]
     fn range_of(ps: u64) -> usize {
-        let doubling = ps.max(1).ilog2().saturating_sub(STEPS.ilog2());
-        (u64::from(doubling * STEPS) + (ps >> doubling)) as usize
+        let octave = ps.max(1).ilog2().saturating_sub(STEPS.ilog2());
+        (u64::from(octave * STEPS) + (ps >> octave)) as usize
     }
 
     /// The middle of a range.
     fn middle_of(range: usize) -> Duration {
         let range = range as u64;
-        let doubling = (range / u64::from(STEPS)).saturating_sub(1);
-        let first = (range - doubling * u64::from(STEPS)) << doubling;
-        Duration::from_ps(first + ((1 << doubling) - 1) / 2)
+        let octave = (range / u64::from(STEPS)).saturating_sub(1);
+        let first = (range - octave * u64::from(STEPS)) << octave;
+        Duration::from_ps(first + ((1 << octave) - 1) / 2)
     }
 
     /// Counts a time.

@@ -90,22 +90,3 @@ fn python_has_the_keys_of_all_systems() {
     }
     assert!(fs::read_to_string(&file).unwrap_or_default() == text, "python/fanin/_systems.py: run this test once with FANIN_WRITE=1");
 }
-
-/// In the table of a job's keys every system has a place, and every key a row that names its systems, or says nothing of any.
-#[test]
-fn keys_are_documented() {
-    let text = fs::read_to_string(repository("examples/README.md")).unwrap();
-    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
-    for system in System::all() {
-        let name = system.name();
-        assert!(rows.iter().any(|row| row.starts_with("| `system`") && row.contains(&format!("`\"{name}\"`"))), "{name} has no place");
-        for Parameter { key, .. } in parameters(&system) {
-            let documented = |row: &&&str| {
-                let head = row.split(" | ").next().unwrap_or(row);
-                let is_key = if head.contains('(') { row.contains(&format!("`{key}`")) } else { false };
-                is_key && head.split(['(', ')']).nth(1).is_some_and(|systems| systems.split(", ").any(|one| one == name))
-            };
-            assert!(rows.iter().any(|row| documented(&row)), "{key} of {name} has no row");
-        }
-    }
-}

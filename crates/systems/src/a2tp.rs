@@ -57,42 +57,59 @@ pub enum SynchronyRule {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct A2tpParameters {
-    /// As of ATP.
+    /// How many of the switches next to workers, or to the server, aggregate: those with the most workers of the job first, then those with the
+    /// lowest numbers; all others only forward. 0 makes Rina a ring, and leaves all sums of ATP to the server.
+    ///
+    /// Default: all.
     pub aggregating: u32,
-    /// As of ATP.
+    /// Aggregators of each switch next to hosts, for all jobs of both systems together; or `network.aggregators` (`a2tp 3`).
     pub aggregators: u32,
-    /// First windows in packets; 0 for half of the job's window.
+    /// The initial window in packets; 0 for the default.
+    ///
+    /// Default: half of `window`.
     pub initial: u32,
-    /// As of ATP.
+    /// Another job may take an aggregator after this time of silence.
     pub reclaim_ps: u64,
-    /// As of ATP.
+    /// How stuck fragments in a switch are released: the server has them flushed; `"paper"`: workers retransmit them.
     pub nets: SafetyNets,
-    /// As of ATP.
+    /// 32-bit floats travel as integers with one scale; packets with larger values go as floats through the server (`a2tp 5.8`).
     pub fixed_point: bool,
-    /// As of ATP.
+    /// With `fixed_point`: the share of packets whose values are too large at one worker.
     pub overflow: f64,
-    /// Who makes the windows.
+    /// The server computes the windows of all workers; `"own"`: each worker its own, as in the paper.
     pub windows: WindowRule,
-    /// H: the share of packets that may meet a collision before a job takes fewer aggregators.
+    /// The share of packets, H, that may collide before a job uses fewer aggregators.
     pub threshold: f64,
-    /// w: the weight of the latest round in the average of collisions.
+    /// The weight, w, of the latest round in the average of collisions.
+    ///
+    /// Default: 1/16.
     pub collision_weight: f64,
-    /// g: the weight of the latest round in the average of marks.
+    /// The weight, g, of the latest round in the average of marks.
+    ///
+    /// Default: 1/16.
     pub mark_weight: f64,
-    /// By how many packets the window for aggregators grows in a round.
+    /// How many packets the aggregator window grows per round. With `collisions = "shared"`, of two jobs that contend for 450 aggregators, one with
+    /// priority 2 had 2.7 times the window of the other, with 4 it had 3.4 times, where 450 is the maximum (`experiments/a2tp/fairness_jobs`).
+    /// Under the other rules, two jobs that run for more than some hundred round trips drift apart at any priority. With enough aggregators the key
+    /// makes no difference.
     pub priority: f64,
-    /// After so many rounds without a collision, or without a mark, a window grows by one packet more in each further one; 0: always by the same,
-    /// as in the paper.
+    /// After so many rounds without a collision the aggregator window grows by one packet more in each further round, until it meets one, and the
+    /// link window without marks likewise; 0: always by one, or by `priority`, as in the paper.
     pub quiet_rounds: u32,
-    /// The window for aggregators never falls below this.
+    /// The aggregator window never falls below this, however late the job's stragglers are; without it, such a job continues through its server.
     pub aggregators_min: u32,
-    /// Stragglers make no difference.
+    /// Jobs with stragglers do not give up aggregators for that: they keep up to twice as many as otherwise, though not all that they would have in
+    /// step. All jobs of a switch should have the same value.
     pub fair: bool,
-    /// Only packets whose aggregator another one wanted count as collisions, not those that found it taken.
+    /// Only packets whose aggregator another packet wanted count as collisions, not those that found it taken.
     pub col_only: bool,
-    /// What collisions are a share of.
+    /// Collisions count as a share of all packets of a round, so that they weigh the same for all jobs; `"aggregated"`: of the packets that went to
+    /// aggregators, as in the paper; `"shared"`: switches report collisions on the sums of any job that leave them, and average them
+    /// (`collision_weight` and `col_only` then have no effect). Only with `"shared"` do two equal jobs share equally whenever they start; a job
+    /// that was there first loses more to a new one. All jobs of a switch should have the same value.
     pub collisions: CollisionRule,
-    /// What is taken for stragglers.
+    /// Straggling is measured by how long contributions wait for each other where they are added; `"round-trip"`: by how much longer
+    /// acknowledgements take than the shortest round trip, as in the paper, even if the server causes it.
     pub synchrony: SynchronyRule,
 }
 

@@ -30,22 +30,26 @@ pub(crate) use fanin_wire::atp::{AtpHeader, LAYOUT};
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AtpParameters {
-    /// How many switches next to workers and the server aggregate: those with most of the job's workers; all others only forward.
+    /// How many of the switches next to workers, or to the server, aggregate: those with the most workers of the job first, then those with the
+    /// lowest numbers; all others only forward. 0 makes Rina a ring, and leaves all sums of ATP to the server.
+    ///
+    /// Default: all.
     pub aggregating: u32,
-    /// Aggregators of each switch, for all jobs together. The testbed of A2TP has 450 (a2tp 3).
+    /// Aggregators of each switch next to hosts, for all jobs of both systems together; or `network.aggregators` (`a2tp 3`).
     pub aggregators: u32,
-    /// First window in packets; 0 for half of the job's window.
+    /// The initial window in packets; 0 for the default.
+    ///
+    /// Default: half of `window`.
     pub initial: u32,
-    /// By how much the window grows in a round trip, in bytes of payload.
+    /// How much the window (ps: at each server) grows per round trip; marks (the network's `ecn`) and timeouts halve it.
     pub increase_bytes: u32,
-    /// An aggregator that nothing was heard of for so long may be taken by whoever finds it taken, in ps.
+    /// Another job may take an aggregator after this time of silence.
     pub reclaim_ps: u64,
-    /// What is done about fragments that are stuck.
+    /// How stuck fragments in a switch are released: the server has them flushed; `"paper"`: workers retransmit them.
     pub nets: SafetyNets,
-    /// 32-bit floats go as integers with one scale; what is too large goes as floats by way of the server (a2tp 5.8). The simulator takes the
-    /// packets' course; its payloads are not rounded.
+    /// 32-bit floats travel as integers with one scale; packets with larger values go as floats through the server (`a2tp 5.8`).
     pub fixed_point: bool,
-    /// With fixed point, in the simulator: the share of packets that are too large at one worker.
+    /// With `fixed_point`: the share of packets whose values are too large at one worker.
     pub overflow: f64,
 }
 

@@ -47,9 +47,9 @@ pub enum RingOrder {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepParameters {
-    /// O: overhead of a step, in ps.
+    /// Cost of each step at its host, before the step's first packet; not for `"parallel-netreduce"`.
     pub step_overhead_ps: u64,
-    /// Sigma: deviation of a step's time, normal, in ps; drawn by each worker for each step.
+    /// Standard deviation of that cost, which each worker then draws for each step from `run.seed`: normal, never below zero.
     pub step_deviation_ps: u64,
 }
 

@@ -21,25 +21,30 @@ pub enum CongestionRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CongestionParameters {
-    /// Which.
+    /// How a network card reacts to marked packets (the network's `ecn`): with `"dcqcn"` its rate follows them, with the parameters that follow.
+    /// Pauses (PFC) are the network's `lossless`.
     pub congestion: CongestionRule,
-    /// The rate of a card's link, from which a connection begins, in bits per second.
+    /// Of DCQCN: the rate from which a connection begins.
+    ///
+    /// Default: that of the slowest of the workers' links.
     pub line_bps: u64,
-    /// The least rate. Not in the paper: a thousandth of the link, so that a notification a gap still gets through.
+    /// Of DCQCN: the least rate, at which a notification a gap still gets through; the paper has none.
+    ///
+    /// Default: a thousandth of `line_rate`.
     pub rate_min_bps: u64,
-    /// 1/g, g = 1/256: the estimate keeps what some hundred notifications have said.
+    /// Of DCQCN: 1/g, so that the estimate keeps what some hundred notifications have said.
     pub gain_inverse: u32,
-    /// A receiver notifies once in 50 us: faster than a card can make notifications for all its connections.
+    /// Of DCQCN: a receiver sends a notification at most once in this time.
     pub notification_gap_ps: u64,
-    /// Without a notification the estimate falls after 55 us: longer than the gap, or it would fall between two.
+    /// Of DCQCN: without a notification the estimate falls after this time, which is longer than the gap, or it would fall between two.
     pub estimate_timer_ps: u64,
-    /// The rate grows every 55 us,
+    /// Of DCQCN: the rate grows once in this time.
     pub rate_timer_ps: u64,
-    /// and every 10 MB.
+    /// Of DCQCN: and after this many bytes.
     pub rate_bytes: u64,
-    /// Additive increase: 40 Mb/s.
+    /// Of DCQCN: additive increase of the rate.
     pub additive_bps: u64,
-    /// Hyper increase, for which the paper has no number: ten times the additive one.
+    /// Of DCQCN: hyper increase of the rate, for which the paper has no number: ten times the additive one.
     pub hyper_bps: u64,
 }
 

@@ -23,11 +23,15 @@ pub(crate) use fanin_wire::doubling::{DoublingHeader, LAYOUT};
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DoublingParameters {
-    /// The share of the indices at which a worker has something: above 0, at most 1.
+    /// The share of the vector's indices at which a worker has a value, drawn independently for each index and worker; `message` is the length of
+    /// the whole vector.
+    ///
+    /// Default: 1 %.
     pub density: f64,
-    /// The share of these at which all workers have something: 0 to 1.
+    /// Share of a worker's indices at which all workers have a value; at the others they have one by chance.
     pub overlap: f64,
-    /// How they are chosen.
+    /// Which indices: each by chance, or with `"buckets"` one in each bucket of 1 / density indices, as when each bucket of a gradient sends its
+    /// largest element.
     pub picks: Picks,
 }
 

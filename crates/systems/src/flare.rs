@@ -55,26 +55,35 @@ pub enum FlareCoding {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlareParameters {
-    /// The share of the indices at which a worker has something: above 0, at most 1.
+    /// The share of the vector's indices at which a worker has a value, drawn independently for each index and worker; `message` is the length of
+    /// the whole vector.
+    ///
+    /// Default: 1 %.
     pub density: f64,
-    /// The share of these at which all workers have something: 0 to 1.
+    /// Share of a worker's indices at which all workers have a value; at the others they have one by chance.
     pub overlap: f64,
-    /// How they are chosen.
+    /// Which indices: each by chance, or with `"buckets"` one in each bucket of 1 / density indices, as when each bucket of a gradient sends its
+    /// largest element.
     pub picks: Picks,
-    /// Indices of a block, at most 65536; 0 for as many as have, on average, nine tenths of a packet of pairs (flare 2).
+    /// Indices per block, at most 65536; 0: as many as fill nine tenths of a packet with pairs on average (`flare 2`).
     pub range: u32,
-    /// Whether workers begin a part of each window by their rank (flare 4.7), so that a switch's cores have different blocks to work at. Where switches
-    /// are not limited by their cores it only delays each block's sum by the time in which workers go round the window.
+    /// Workers start at different positions of each window, by rank, so that a switch's cores work on different blocks (`network.processor`).
+    /// Unless cores are scarce it only delays sums, by the time in which a worker goes through its window (`flare 4.7`).
     pub staggered: bool,
-    /// How packets name indices.
+    /// How packets encode indices: in the fewest bytes, as an index of two bytes per value, a bit per index of a range, or only the first index if
+    /// the range is complete. Sums become dense near the root, where indices would be a third of the bytes. `"pairs"`, the paper's format: always
+    /// an index per value.
     pub coding: FlareCoding,
-    /// What switches keep sums in.
+    /// What switches keep sums in: a hash table if the sum is expected to fill at most half of it, otherwise an array with a value per index;
+    /// `"two-level"`: tables at the workers' switches, arrays above; `"array"` or `"table"` everywhere.
     pub storage: FlareStorage,
-    /// Slots of a table; 0 for as many as make 1 KiB of values (flare 4.5).
+    /// Slots of a table, 0 for 1 KiB of values (`flare 4.5`).
     pub slots: u32,
-    /// Whether tables try the next slot, too.
+    /// A table tries the next slot if one is taken, before it spills.
     pub probes: bool,
-    /// The order in which switches add up what their children send (flare 4.3). A fixed one takes memory for what each child sends.
+    /// The order in which a switch adds its children's packets; `"fixed"`: neighbours first, then neighbouring sums, as Flare's tree of buffers
+    /// does (4.3), so that floats have the same bits every time; a block of `"tree"` then also needs memory for every second child, and one of
+    /// `"flare"`, which has no tables then, for what each child sends (`flare 4.3`).
     pub sum_order: SumOrder,
 }
 

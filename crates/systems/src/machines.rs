@@ -43,11 +43,13 @@ pub enum AlgorithmRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachinesParameters {
-    /// How vectors are summed.
+    /// One ring of all hosts; `"parallel-ring"`, hierarchical allreduce: reduce-scatter in each machine, a ring for each host of a machine,
+    /// all-gather; `"tencent"`: reduction to a master in each machine, a ring of masters, broadcast; `"parallel-netreduce"`: like the parallel
+    /// ring, with accelerators at the switch between machines.
     pub algorithm: AlgorithmRule,
-    /// N: into how many messages the job's window is divided (netreduce 7).
+    /// The number of messages that the job's `window` is divided into; the paper has 340 packets in two messages (`netreduce 7`).
     pub window_messages: u32,
-    /// As of NetReduce.
+    /// A network card's connection breaks after more consecutive timeouts than this (cards have 7); 0: only `patience` ends it.
     pub retries: u32,
     /// Whether rates follow marks.
     #[serde(flatten)]

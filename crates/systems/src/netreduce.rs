@@ -73,22 +73,23 @@ pub enum RecoveryRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NetReduceParameters {
-    /// N: into how many messages the job's window is divided (netreduce 7).
+    /// The number of messages that the job's `window` is divided into; the paper has 340 packets in two messages (`netreduce 7`).
     pub window_messages: u32,
-    /// The order of the ring.
+    /// The ring visits hosts by number, or in the order of `"placement"`.
     pub order: RingOrder,
-    /// How a packet's message is found.
+    /// An accelerator tracks all messages of a window; `"newest"`, the paper's rule: only one, and a loss can stop the job.
     pub lookup: LookupRule,
-    /// When a slot is free again.
+    /// A slot becomes free when the sum one window later is complete; `"packet"`, the paper's rule: when a packet one window later arrives, and a
+    /// lost sum can stop the job.
     pub deallocation: DeallocationRule,
-    /// Who gets a sum again.
+    /// Who gets a retransmitted sum: the receiver of the connection that retransmitted, or `"all"`.
     pub reemission: ReemissionRule,
-    /// Who sends again what is lost.
+    /// Who retransmits a lost packet: the accelerator, on the link that lost it (sums in the order of each connection, again from their slots; it
+    /// sends the sender's card back at the first gap); or `"cards"`, the paper's rule: network cards, end to end, as the paper's rules above imply.
     pub recovery: RecoveryRule,
-    /// The least time that an accelerator waits for a receiver's acknowledgement. By default three of the round trips of 6.3 us that the
-    /// paper measures: cards acknowledge one packet in sixteen, behind what their links are sending. Larger where round trips are.
+    /// The minimum time that an accelerator waits for a card's acknowledgement: three of the paper's round trips; more if round trips are longer.
     pub answer_min_ps: u64,
-    /// A connection breaks with one timeout in a row more than this; 0: only the job's patience ends. Network cards have 7.
+    /// A network card's connection breaks after more consecutive timeouts than this (cards have 7); 0: only `patience` ends it.
     pub retries: u32,
     /// Whether rates follow marks.
     #[serde(flatten)]

@@ -19,10 +19,10 @@ pub(crate) use fanin_wire::panama::{LAYOUT, PanamaHeader};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PanamaParameters {
-    /// How many; block b is reduced on tree b mod `trees`.
+    /// Static trees with random roots; block b is summed on tree b mod `trees`.
     pub trees: u32,
-    /// The congestion window at the beginning of the job, in packets; the job's window is the largest. By default about the ten packets that
-    /// TCP begins with (RFC 6928): all workers' first windows meet in the same queues.
+    /// The initial congestion window in packets; `window` is its maximum. It grows by one per round and shrinks with the share of marked packets
+    /// (the network's `ecn`).
     pub window_initial: u32,
 }
 

@@ -22,11 +22,15 @@ pub(crate) use fanin_wire::ps::{LAYOUT, PsHeader};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PsParameters {
-    /// Where a job has no servers of its own: how many of its workers have a shard beside them, those of the lowest ranks; 0 for all.
+    /// With `servers = 0`: how many workers, from rank 0 on, host a shard; 0 for all.
+    ///
+    /// Default: all.
     pub shards: u32,
-    /// First window in packets, of a worker at all servers together; 0 for half of the job's window.
+    /// The initial window in packets; 0 for the default.
+    ///
+    /// Default: half of `window`.
     pub initial: u32,
-    /// By how much the window at a server grows in a round trip, in bytes of payload; as of ATP.
+    /// How much the window (ps: at each server) grows per round trip; marks (the network's `ecn`) and timeouts halve it.
     pub increase_bytes: u32,
 }
 

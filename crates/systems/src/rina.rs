@@ -48,16 +48,21 @@ pub enum RinaResults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RinaParameters {
-    /// How many top-of-rack switches aggregate: those with most of the job's workers (`rina 6.5`).
+    /// How many of the switches next to workers, or to the server, aggregate: those with the most workers of the job first, then those with the
+    /// lowest numbers; all others only forward. 0 makes Rina a ring, and leaves all sums of ATP to the server (`rina 6.5`).
+    ///
+    /// Default: all.
     pub aggregating: u32,
-    /// The order of the ring.
+    /// The ring visits hosts by number, or in the order of `"placement"`.
     pub order: RingOrder,
-    /// The rate of the switches' aggregation in bits per second: agents have no more under way than that brings in a round trip
-    /// (`rina 4.3`). 0, the default: no such limit, as for the switches of every other system. The paper's switch does about 20 Gb/s.
+    /// The rate at which a switch aggregates: agents have at most this rate times a round trip in flight; `"0Gb/s"`: no limit, as for all other
+    /// systems. The paper's switch adds at about 20 Gb/s (`rina 4.3`).
     pub full_speed_bps: u64,
-    /// How long partitions are.
+    /// How long the parts of the vector are that go round the ring; `"balanced"`: twice as long where they start at a rack that its switch sums as
+    /// where they start at a single worker, so that no agent's link carries more than a ring's.
     pub partitions: RinaPartitions,
-    /// When agents send the results of their partitions.
+    /// When an agent sends the results of its part: after gradients and tasks, or `"first"`, so that the other workers of its rack, whose links
+    /// carry nothing until then, do not get all of them at the end.
     pub results: RinaResults,
     /// What a step costs the hosts that hand partitions on.
     #[serde(flatten)]

@@ -19,9 +19,9 @@ pub(crate) use fanin_wire::ring::{LAYOUT, RingHeader};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RingParameters {
-    /// The order of the ring.
+    /// The ring visits hosts by number, or in the order of `"placement"`.
     pub order: RingOrder,
-    /// All workers finish a step before anybody begins the next.
+    /// All workers finish a step before any worker begins the next.
     pub barrier: bool,
     /// What a step costs its host.
     #[serde(flatten)]

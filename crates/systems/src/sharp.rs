@@ -49,15 +49,17 @@ pub enum RefusalRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SharpParameters {
-    /// How the job uses its tree.
+    /// The job holds a quota of concurrent operations for its lifetime, each of at most 2048 bytes; `"streaming"`: the job uses its whole window,
+    /// one job at a time per switch.
     pub mode: SharpMode,
-    /// In low-latency mode: operations that the job has under way, in place of its window; a power of two.
+    /// In low-latency mode, instead of `window`; a power of two.
     pub quota: u32,
-    /// Operations that a switch has under way, of all jobs in low-latency mode together. The description gives no number.
+    /// Concurrent operations of a switch, for all jobs of that mode together; the same for all jobs of a switch. SHARP's description gives no
+    /// number.
     pub outstanding: u32,
-    /// What the job does that is refused.
+    /// The hosts do a refused operation themselves, as a ring; `"wait"`: it waits and asks the switches again.
     pub refused: RefusalRule,
-    /// How long a job that was refused waits at least before it asks again, in ps.
+    /// The minimum wait of such a job; it doubles each time, up to 64 times the minimum.
     pub retry_ps: u64,
 }
 

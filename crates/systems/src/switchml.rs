@@ -24,8 +24,8 @@ pub(crate) use fanin_wire::switchml::{LAYOUT, SwitchMlHeader};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SwitchMlParameters {
-    /// 32-bit floats go as integers with an exponent per block (switchml 6). The simulator takes the packets' course, with an exchange of
-    /// exponents ahead; its payloads are not rounded.
+    /// 32-bit floats travel as integers with an exponent per block, which is exchanged one round ahead; in simulation nothing is rounded (`switchml
+    /// 6`).
     pub fixed_point: bool,
 }
 

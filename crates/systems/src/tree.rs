@@ -19,9 +19,11 @@ pub(crate) use fanin_wire::tree::{LAYOUT, TreeHeader};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TreeParameters {
-    /// How many; block b is reduced on tree b mod `trees`.
+    /// Static trees with random roots; block b is summed on tree b mod `trees`.
     pub trees: u32,
-    /// In which order a switch adds up what its children send.
+    /// The order in which a switch adds its children's packets; `"fixed"`: neighbours first, then neighbouring sums, as Flare's tree of buffers
+    /// does (4.3), so that floats have the same bits every time; a block of `"tree"` then also needs memory for every second child, and one of
+    /// `"flare"`, which has no tables then, for what each child sends.
     pub sum_order: SumOrder,
 }
 

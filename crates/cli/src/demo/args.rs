@@ -1,6 +1,6 @@
 //! What the user can ask for.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
 use super::nodes;
@@ -15,9 +15,13 @@ use crate::quantities;
 /// each worker is.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// The system that does it.
-    #[arg(long, value_enum, default_value_t = DemoSystem::SwitchMl)]
-    pub system: DemoSystem,
+    /// The system that does it: switchml (the default), tree or ring; with --fabric canary, rina, a2tp, ..., or auto (the default).
+    #[arg(long)]
+    pub system: Option<String>,
+    /// Sum over several switches, each a process: LEAVESxSPINES of them (2x2 where nothing is said), or those of a file (docs/fabric.md), at free
+    /// ports of this machine.
+    #[arg(long, value_name = "LEAVESxSPINES|FABRIC.toml", num_args = 0..=1, default_missing_value = "2x2")]
+    pub fabric: Option<String>,
     /// How vectors travel; `auto` takes shared memory. With injected faults it is UDP.
     #[arg(long, value_enum, default_value_t = Way::Udp)]
     pub transport: Way,
@@ -45,9 +49,9 @@ pub struct DemoArgs {
     /// Seed of the vectors and of the injected faults.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Elements per packet, in bytes, a multiple of 4.
-    #[arg(long, default_value_t = nodes::PAYLOAD_BYTES_DEFAULT, value_parser = parse_payload)]
-    pub payload: u32,
+    /// Elements per packet, in bytes, a multiple of 4; by default 1408, or what the manager of a fabric chooses.
+    #[arg(long, value_parser = parse_payload)]
+    pub payload: Option<u32>,
     /// Packets of a worker that may be on their way at once.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub window: Option<u32>,
@@ -73,9 +77,19 @@ impl DemoArgs {
             ensure!(self.workers > 1, "--kill: nobody is left to notice");
         }
         let memory = self.transport == Way::Shm;
-        ensure!(!memory || self.system == DemoSystem::SwitchMl, "--transport shm: only switchml has communicators, which share memory");
+        let system = self.system()?;
+        ensure!(!memory || self.fabric.is_none(), "--transport shm: in a fabric each rank is a host of its own");
+        ensure!(!memory || system == DemoSystem::SwitchMl, "--transport shm: only switchml has communicators, which share memory");
         ensure!(!memory || !self.has_faults(), "--transport shm: no packets are sent, so none can be lost or damaged; use udp");
         Ok(())
+    }
+
+    /// The system.
+    ///
+    /// # Errors
+    /// Which ones there are.
+    pub(super) fn system(&self) -> Result<DemoSystem> {
+        DemoSystem::read(self.system.as_deref(), self.fabric.is_some()).map_err(|error| anyhow!(error))
     }
 
     /// Whether packets are to be lost, repeated, delayed or damaged.

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`rank`] | a worker with a communicator |
 //! | [`switch`] | the switch that communicators meet at |
+//! | [`managed`] | a switch of a fabric, and its manager |
 //! | [`driven`] | a worker or switch that runs one node of a system, without communicators |
 
 mod driven;
+mod managed;
 mod rank;
 mod switch;
 
@@ -25,8 +27,12 @@ use fanin_core::{DropReason, RetransmitReason};
 use fanin_net::{FaultKind, FaultPlan, Waker};
 use fanin_runtime::Statistics;
 
+use super::fabric::Part;
 use super::messages::{ChildStatistics, Order, Report, Setup};
 use super::system::DemoSystem;
+
+/// What is left of a job may take so long to end, in ms; ranks have left by then, or are dead.
+const DRAIN_MS: u64 = 2_000;
 
 /// How long a child whose parent has gone may take to leave its loop.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(2);
@@ -156,9 +162,11 @@ pub fn run(args: &NodeArgs) -> Result<()> {
 fn serve() -> Result<()> {
     let inbox = Inbox::open();
     let Order::Setup(setup) = inbox.wait()? else { bail!("the first order is not a setup") };
-    match (setup.system, setup.number < setup.workers) {
-        (DemoSystem::SwitchMl, true) => rank::run(&setup, &inbox),
-        (DemoSystem::SwitchMl, false) => switch::run(&setup, &inbox),
+    match (&setup.system, setup.part()) {
+        (DemoSystem::Fabric(_), Part::Switch(name)) => managed::run_switch(&setup, &inbox, &name),
+        (DemoSystem::Fabric(_), Part::Manager) => managed::run_manager(&setup, &inbox),
+        (DemoSystem::SwitchMl | DemoSystem::Fabric(_), Part::Host) => rank::run(&setup, &inbox),
+        (DemoSystem::SwitchMl, _) => switch::run(&setup, &inbox),
         (DemoSystem::Tree | DemoSystem::Ring, _) => driven::run(&setup, &inbox),
     }
 }

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::DemoArgs;
 use super::messages::{Order, Report};
 use super::view::View;
-use super::{DemoArgs, nodes};
 
 /// How long a child may take for anything that does not depend on the network (making or comparing vectors, starting).
 const CHORE_LIMIT: Duration = Duration::from_secs(120);
@@ -65,8 +65,8 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Starts the worker processes and, where the system has one, the switch process.
-    pub(super) fn start(args: &DemoArgs, interrupted: &Arc<AtomicBool>) -> Result<Self> {
+    /// Starts the worker processes and these others, by name.
+    pub(super) fn start(args: &DemoArgs, others: Vec<String>, interrupted: &Arc<AtomicBool>) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let (tell, heard) = channel();
         let mut crew = Crew {
@@ -78,8 +78,8 @@ impl Crew {
             patience: Duration::from_secs_f64(args.patience),
             view: View::open(args),
         };
-        for number in 0..args.workers + nodes::switches(args.system) {
-            let name = if number < args.workers { format!("worker {number}") } else { "the switch".to_string() };
+        for (number, name) in (0..args.workers).map(|number| format!("worker {number}")).chain(others).enumerate() {
+            let number = number as u32;
             let mut process = Command::new(&program)
                 .args(["demo-node", "--name", &name])
                 // What they warn of, the user hears from the workers.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::fabric::{DemoFabric, Part};
 use super::system::DemoSystem;
 use crate::allreduce::Way;
 
@@ -12,12 +13,15 @@ use crate::allreduce::Way;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) system: DemoSystem,
-    /// The node: workers are `0..workers`, the switch follows.
+    /// The fabric, where there are several switches.
+    pub(super) fabric: Option<DemoFabric>,
+    /// The node: workers are `0..workers`, the switch follows, or the switches of the fabric and its manager.
     pub(super) number: u32,
     pub(super) workers: u32,
     pub(super) elements: u64,
     pub(super) way: Way,
-    pub(super) payload_bytes: u32,
+    /// `None` where the manager of a fabric chooses.
+    pub(super) payload_bytes: Option<u32>,
     pub(super) window: Option<u32>,
     pub(super) patience_ms: u64,
     pub(super) seed: u64,
@@ -25,6 +29,17 @@ pub(super) struct Setup {
     pub(super) duplicate: f64,
     pub(super) reorder: f64,
     pub(super) corrupt: f64,
+}
+
+impl Setup {
+    /// What the child is.
+    pub(super) fn part(&self) -> Part {
+        match &self.fabric {
+            _ if self.number < self.workers => Part::Host,
+            Some(fabric) => fabric.part(self.number, self.workers),
+            None => Part::Manager,
+        }
+    }
 }
 
 /// From the demo to a child.

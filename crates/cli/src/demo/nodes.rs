@@ -36,9 +36,10 @@ const RTO_MIN: Duration = Duration::from_ms(5);
 const JOB: JobId = JobId(1);
 
 /// The system, as the registry calls it.
-fn system(system: DemoSystem) -> System {
+fn system(system: &DemoSystem) -> System {
     match system {
-        DemoSystem::SwitchMl => System::SwitchMl(SwitchMlParameters { fixed_point: false }),
+        // A fabric's nodes are not built here.
+        DemoSystem::SwitchMl | DemoSystem::Fabric(_) => System::SwitchMl(SwitchMlParameters { fixed_point: false }),
         DemoSystem::Tree => System::tree(1),
         DemoSystem::Ring => {
             System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE })
@@ -47,8 +48,13 @@ fn system(system: DemoSystem) -> System {
 }
 
 /// How many switches take part.
-pub(super) fn switches(system: DemoSystem) -> u32 {
-    u32::from(system != DemoSystem::Ring)
+pub(super) fn switches(system: &DemoSystem) -> u32 {
+    u32::from(*system != DemoSystem::Ring)
+}
+
+/// Elements of a packet, in bytes.
+pub(super) fn payload(setup: &Setup) -> u32 {
+    setup.payload_bytes.unwrap_or(PAYLOAD_BYTES_DEFAULT)
 }
 
 /// Packets that a worker may have under way. The default is a power of two, since trees round up to one; of
@@ -65,11 +71,11 @@ pub(super) fn node(setup: &Setup) -> Result<DemoNode> {
         id: JOB,
         hosts: &hosts,
         servers: &[],
-        system: system(setup.system),
+        system: system(&setup.system),
         op: ElementOp::F32_SUM.into(),
         element_bytes: 4,
-        payload_bytes: setup.payload_bytes,
-        window: window(setup.window, setup.payload_bytes),
+        payload_bytes: payload(setup),
+        window: window(setup.window, payload(setup)),
         reliable: true,
         rto_initial: RTO_INITIAL,
         rto_min: RTO_MIN,
@@ -92,7 +98,7 @@ pub(super) fn node_config(setup: &Setup, sockets: &[SocketAddr]) -> NodeConfig {
     let peers = if setup.number >= setup.workers {
         // The star's switch has worker h at port h.
         (0..setup.workers).map(|worker| peer(worker, Some(PortId(worker as u16)))).collect()
-    } else if switches(setup.system) > 0 {
+    } else if switches(&setup.system) > 0 {
         vec![peer(setup.workers, Some(PortId(0)))]
     } else {
         (0..setup.workers).filter(|&worker| worker != setup.number).map(|worker| peer(worker, None)).collect()
@@ -100,7 +106,7 @@ pub(super) fn node_config(setup: &Setup, sockets: &[SocketAddr]) -> NodeConfig {
     NodeConfig {
         address: address(setup, setup.number),
         job: JOB,
-        system: system(setup.system).number(),
+        system: system(&setup.system).number(),
         op: ElementOp::F32_SUM,
         peers,
         routes: Vec::new(),

@@ -65,6 +65,8 @@ impl Iteration {
 
 /// All that is known at the end.
 pub(super) struct Summary {
+    /// The system's name.
+    pub(super) system: String,
     pub(super) iterations: Vec<Iteration>,
     /// How vectors travelled.
     pub(super) path: PathFacts,
@@ -117,8 +119,7 @@ impl Summary {
     /// For people.
     pub(super) fn table(&self, args: &DemoArgs) -> String {
         let mut out = String::new();
-        let _ =
-            writeln!(out, "{}: {} workers, {} bytes of float32, over {}\n", args.system.name(), args.workers, args.size, self.path.text);
+        let _ = writeln!(out, "{}: {} workers, {} bytes of float32, over {}\n", self.system, args.workers, args.size, self.path.text);
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN).set_header(["iteration", "slowest worker, ms", "goodput, MB/s", "sums"]);
         for iteration in &self.iterations {
@@ -197,7 +198,7 @@ impl Summary {
             })
             .collect();
         Ok(serde_json::to_string(&json!({
-            "system": args.system.name(),
+            "system": self.system,
             "workers": args.workers,
             "message_bytes": args.size,
             "seed": args.seed,

@@ -81,7 +81,12 @@ impl View {
         let screen = if stderr().is_terminal() { Screen::Bars(bars(args.workers)) } else { Screen::Lines(Instant::now()) };
         let view = View {
             screen,
-            title: format!("{}: {} workers, {} bytes of float32", args.system.name(), args.workers, args.size),
+            title: format!(
+                "{}: {} workers, {} bytes of float32",
+                args.system.as_deref().unwrap_or(if args.fabric.is_some() { "fabric" } else { "switchml" }),
+                args.workers,
+                args.size
+            ),
             path: String::new(),
             iteration: 0,
             iterations: args.iterations,

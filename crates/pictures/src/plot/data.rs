@@ -114,7 +114,7 @@ pub struct Scale {
     pub labels: Vec<String>,
 }
 
-/// By value where all choices are numbers, in steps of a doubling where they span much; evenly spaced where that leaves some on top of
+/// By value where all choices are numbers, in steps of a factor of two where they span much; evenly spaced where that leaves some on top of
 /// each other (zero and small numbers beside large ones) or they are no numbers.
 pub fn numeric_axis(grid: &dyn Grid, axis: usize) -> Scale {
     let labels: Vec<String> = grid.axes()[axis].choices.iter().map(|choice| choice.label.clone()).collect();

@@ -42,7 +42,7 @@ impl Timers {
         let durations: Vec<Duration> = match timeout {
             Timeout::Fixed(duration) => vec![duration],
             Timeout::Adaptive { min, max } => {
-                // Quarters of each doubling; doublings at the end of what lanes there can be.
+                // Quarters of each octave; octaves at the end of what lanes there can be.
                 let steps =
                     (0..).map(|step: u32| u64::from(4 + step % 4) << (step / 4)).map(|quarters| min.as_ps().saturating_mul(quarters) / 4);
                 let shorter = steps.take_while(|ps| *ps < max.as_ps()).take(63).map(Duration::from_ps);

@@ -7,7 +7,7 @@ use super::connections::Place;
 use crate::shared::connection::{ACK_EVERY, Psn, Requester};
 use crate::shared::rtt::rebased;
 
-/// A report that had no effect is repeated after twice as long each time, up to so many doublings: a sender that is slow, for its rate follows
+/// A report that had no effect is repeated after twice as long each time, up to so many times: a sender that is slow, for its rate follows
 /// marks or its link carries other packets, must not be sent back before it has come to what is missing.
 const LEVEL_MAX: u8 = 10;
 

@@ -232,8 +232,8 @@ impl Repetition {
     /// How far apart copies go in a stall: a window of them in a timeout, and ever fewer, down to one, where they do not help. Every place is asked
     /// for often enough all the same for word on who is missing not to fade.
     fn pace(&mut self) -> Duration {
-        let doublings = self.places.ilog2();
-        self.copies = (self.copies + 1).min(WINDOWS_OF_COPIES * self.places * doublings);
+        let octaves = self.places.ilog2();
+        self.copies = (self.copies + 1).min(WINDOWS_OF_COPIES * self.places * octaves);
         let spread = self.copies / (WINDOWS_OF_COPIES * self.places);
         let (timeout, places) = (self.rtt.timeout(), u64::from(self.places));
         let longest = timeout.max(self.reliability.patience.divided(ASKED_IN_PATIENCE)).divided(places);

@@ -17,7 +17,7 @@ use crate::shared::state::node_state;
 use crate::shared::trees::{SelfClocked, TreeClient};
 
 /// The wait for another question doubles so often at most.
-const DOUBLINGS_MAX: u32 = 6;
+const BACKOFF_SHIFT_MAX: u32 = 6;
 
 type Inner<'a, T> = Wrapped<'a, T, SharpHeader>;
 
@@ -174,7 +174,7 @@ impl<P: Payload + ?Sized, H: InnerWorker<P, Header = RingHeader>> SharpWorker<P,
 
     /// How long to wait after a refusal: the same at all workers, and most likely another time than that of other jobs.
     fn wait(&self, number: u32) -> Duration {
-        let doubled = self.config.retry_after.times(1 << self.refusals.min(DOUBLINGS_MAX));
+        let doubled = self.config.retry_after.times(1 << self.refusals.min(BACKOFF_SHIFT_MAX));
         doubled + doubled.times(mix(u64::from(self.config.tree.job.0), u64::from(number)) & 15).divided(16)
     }
 

@@ -107,39 +107,59 @@ impl From<LeaderRule> for String {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CanaryParameters {
-    /// How long a switch collects a block's packets, in ps, unless the timeout is adaptive; 1 us in the paper's model of memory (canary 7).
+    /// How long a switch collects a block's packets. The default is the paper's, and follows the slowest of the workers' links: `"10us"` at 10
+    /// Gb/s. By default a root waits longer, for d (l + t), the links of the network's longest way times this timeout and their delays: `"5.2us"`
+    /// with four links of 300 ns at 100 Gb/s. A time that is given holds for roots as well, as in the paper, and long sums are slow
+    /// then (docs/when-it-pays.md). `"adaptive"`: each switch learns it; `{ leaf = "1us", spine = "1us", root = "3us" }`:
+    /// at switches next to hosts, at other switches, and at the switch of a block's leader (`leaf` defaults to 1 us, the others to `leaf`). A
+    /// root's timer starts with the first packet from below, so it must be longer than the others together for the leader to get one packet per
+    /// block (`canary 7`).
+    ///
+    /// Default: `"1us"` at 100 Gb/s, and longer at roots.
     pub timeout_ps: u64,
     /// Each switch learns what to expect, and how long it pays to wait for the rest, between the two bounds that follow.
     pub timeout_adaptive: bool,
-    /// Shortest adaptive timeout, in ps: the one that a switch begins with.
+    /// The shortest adaptive timeout, with which a switch begins.
     pub timeout_min_ps: u64,
-    /// Longest adaptive timeout, in ps.
+    /// The longest adaptive timeout.
     pub timeout_max_ps: u64,
     /// Timeout of switches without hosts, in ps, where it is another one.
     pub timeout_spine_ps: Option<u64>,
     /// Timeout of a block at the switch of its leader, in ps, where it is another one.
     pub timeout_root_ps: Option<u64>,
-    /// Not adaptive ones: a switch finds by scans of its descriptors, each so long in ps, which timeouts are over; 0: at once (canary 8, 8).
+    /// Makes timers inexact: a switch scans its descriptors once per this period, as the prototype does with clock packets, and detects a timeout
+    /// up to this much later. Drawn uniformly for each block and switch from the seed, in 32 steps (`canary 8, 8`).
     pub scan_ps: u64,
-    /// Switches know how many of the job's workers can send to them, and send what has all of them at once.
+    /// What switches know about how many contributions to expect: nothing, as in the paper, so that they wait for the timeout; or `"known"`: how
+    /// many workers have a shortest path to the leader through the switch. A sum with that many is sent at once. This is only an early timeout: if
+    /// paths meet elsewhere, the timeout decides. See "Small messages, and what switches know" in examples/README.md.
     pub fan_in: FanInRule,
-    /// Who leads the blocks of allreduces.
+    /// Which worker leads a block of an allreduce; the block's root is the leader's switch. One worker after the other; `"random"`: drawn for each
+    /// block from the job's seed; `"fixed:3"`: always rank 3, whose link then carries every part of every block. Other collectives have leaders by
+    /// their root or shares, and the testbed refuses the key with them. There is no key for the root: packets name only their leader, so a spine
+    /// cannot be one.
     pub leader: LeaderRule,
-    /// How long a leader works on a sum before it sends it, in ps: r in 3.2.2 of the paper.
+    /// The time from a sum's completion until it leaves its leader, r in 3.2.2 of the paper. A delay, not a rate: a leader works on many blocks at
+    /// once. For rates, use `[[limits]]`.
     pub leader_time_ps: u64,
-    /// Length of the array of descriptors at each switch, this job's own or the one that it shares; the paper's switch has 32 Ki (canary 3).
+    /// Length of the array of descriptors at each switch, the job's own or the shared one; or set `network.aggregators` (`canary 3`).
     pub descriptors: u32,
-    /// The array is one for all jobs that say so: a descriptor is whose block comes first (3.2 and 3.4 of the paper).
+    /// All jobs with this key share one array, where a descriptor belongs to the first block that arrives; they must agree on `descriptors` and
+    /// `table`.
     pub shared: bool,
-    /// How a block finds its place in it.
+    /// How a block finds its place there: `"hash"`; `"d-choice"`: one of two places; `"static"`: in turn, round an array of the job's own, without
+    /// collisions (3.2.1). `"auto"` is static in the job's own array and a hash in a shared one.
     pub placement: Placement,
-    /// With loss recovery: when a block is begun anew.
+    /// When a leader starts an incomplete block again: when all other workers have asked for its sum; `"hold"`: this long after the first request;
+    /// `"first-request"`: the paper's rule.
     pub failure: FailureRule,
-    /// For [`FailureRule::Hold`]: how long, in ps.
+    /// The delay for `"hold"`.
     pub hold_ps: u64,
-    /// With loss recovery: how often switches sum a block, at most, before workers contribute to its leader directly; 1 to 15.
+    /// How often switches sum a block before workers contribute to its leader directly; 1 to 15.
     pub generations: u8,
-    /// With loss recovery: after how long a switch gives up a descriptor whose sum does not come, in ps; 0 for half of the job's patience.
+    /// A switch gives up a descriptor after this time without a sum; `"0us"` for the default.
+    ///
+    /// Default: half of `patience`.
     pub lifetime_ps: u64,
 }
 

@@ -20,10 +20,10 @@ use fanin_testbed::sums::Vectors;
 /// Where the parent says nonsense, or the socket cannot be opened.
 pub(super) fn run(setup: &Setup, inbox: &Inbox) -> Result<()> {
     let socket = Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into()))?;
-    let window = nodes::window(setup.window, setup.payload_bytes);
+    let window = nodes::window(setup.window, nodes::payload(setup));
     let path = PathFacts {
-        text: format!("UDP on loopback, {} bytes a packet, {window} packets under way", setup.payload_bytes),
-        payload_bytes: Some(setup.payload_bytes),
+        text: format!("UDP on loopback, {} bytes a packet, {window} packets under way", nodes::payload(setup)),
+        payload_bytes: Some(nodes::payload(setup)),
         window: Some(window),
         receive_buffer_bytes: Some(socket.receive_buffer_bytes() as u64),
     };

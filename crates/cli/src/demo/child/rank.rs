@@ -12,6 +12,7 @@ use fanin_runtime::clock::process_cpu_time;
 
 use super::{Inbox, child_statistics, faults, say};
 use crate::demo::messages::{Ended, Live, Order, PathFacts, Report, Setup};
+use crate::demo::system::DemoSystem;
 use fanin_testbed::sums::Vectors;
 
 /// How often the parent hears how far an operation is.
@@ -24,9 +25,9 @@ const LIVE_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) fn run(setup: &Setup, inbox: &Inbox) -> Result<()> {
     inbox.end_with_parent();
     say(&Report::Bound { address: None })?;
-    let switch = *inbox.peers()?.last().context("there is no switch")?;
-    let rank = Rank { comm: Communicator::join(config(setup, switch))?, running: Mutex::default(), over: AtomicBool::new(false) };
-    say(&Report::Ready { path: Some(path(&rank.comm.path())) })?;
+    let place = *inbox.peers()?.last().context("there is no switch")?;
+    let rank = Rank { comm: Communicator::join(config(setup, place))?, running: Mutex::default(), over: AtomicBool::new(false) };
+    say(&Report::Ready { path: Some(path(setup, &rank.comm.path())) })?;
     let result = thread::scope(|scope| {
         let reporter = scope.spawn(|| rank.tell_how_far());
         let result = rank.serve(setup, inbox);
@@ -39,13 +40,18 @@ pub(super) fn run(setup: &Setup, inbox: &Inbox) -> Result<()> {
     result.and_then(|()| say(&Report::Statistics(statistics)))
 }
 
-fn config(setup: &Setup, switch: SocketAddr) -> Config {
-    let meeting = Meeting::Switch(switch.to_string());
+/// Ranks meet at the switch, or at the manager of the fabric.
+fn config(setup: &Setup, place: SocketAddr) -> Config {
+    let (meeting, system) = match &setup.system {
+        DemoSystem::Fabric(name) => (Meeting::Fabric(place.to_string()), name.as_deref().and_then(Config::system_named)),
+        _ => (Meeting::Switch(place.to_string()), None),
+    };
     Config {
+        system,
         job: "demo".into(),
         timeout: Duration::from_millis(setup.patience_ms),
         transport: setup.way.into(),
-        payload_bytes: Some(setup.payload_bytes),
+        payload_bytes: setup.payload_bytes,
         window: setup.window,
         faults: faults(setup),
         // Whoever shows them knows what else is on the screen, and that several ranks say the same.
@@ -54,12 +60,21 @@ fn config(setup: &Setup, switch: SocketAddr) -> Config {
     }
 }
 
-fn path(report: &PathReport) -> PathFacts {
+fn path(setup: &Setup, report: &PathReport) -> PathFacts {
     match report {
         PathReport::Alone => PathFacts { text: "nothing, as there is only one".into(), ..PathFacts::default() },
         PathReport::Memory { .. } => PathFacts { text: "shared memory".into(), ..PathFacts::default() },
-        PathReport::Fabric { payload_bytes, window, .. } => {
-            PathFacts { text: report.to_string(), payload_bytes: Some(*payload_bytes), window: Some(*window), ..PathFacts::default() }
+        PathReport::Fabric { payload_bytes, window, system, .. } => {
+            let chosen = if setup.system.name() == *system { String::new() } else { format!("{system}, ") };
+            let switches = setup.fabric.as_ref().map_or(0, |fabric| fabric.switches.len());
+            PathFacts {
+                text: format!(
+                    "{chosen}UDP on loopback through {switches} switches, {payload_bytes} bytes a packet, {window} packets under way"
+                ),
+                payload_bytes: Some(*payload_bytes),
+                window: Some(*window),
+                ..PathFacts::default()
+            }
         }
         PathReport::Datagrams { payload_bytes, window, receive_buffer_bytes, .. } => PathFacts {
             text: format!("UDP on loopback, {payload_bytes} bytes a packet, {window} packets under way"),

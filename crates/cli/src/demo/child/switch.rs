@@ -6,11 +6,8 @@ use anyhow::{Result, bail};
 use fanin_daemon::{Daemon, DaemonConfig};
 use fanin_runtime::clock::process_cpu_time;
 
-use super::{Inbox, child_statistics, faults, say};
+use super::{DRAIN_MS, Inbox, child_statistics, faults, say};
 use crate::demo::messages::{Order, Report, Setup};
-
-/// What is left of a job may take so long to end, in ms; ranks have left by then, or are dead.
-const DRAIN_MS: u64 = 2_000;
 
 /// Serves until the parent says that it is over.
 ///

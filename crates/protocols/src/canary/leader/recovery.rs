@@ -43,7 +43,7 @@ const FOUND_MAX: u8 = 16;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(in crate::canary) struct Caution {
     /// It waits for one timeout less than two to this power.
-    doublings: u8,
+    level: u8,
     /// Blocks begun anew of which something was lost, since the last mistake.
     found: u8,
     /// When the last mistake was counted.
@@ -53,20 +53,20 @@ pub(in crate::canary) struct Caution {
 impl Caution {
     /// How long it waits where a timeout is so long.
     fn wait(&self, timeout: Duration) -> Option<Duration> {
-        (self.doublings > 0).then(|| timeout.times((1 << self.doublings) - 1))
+        (self.level > 0).then(|| timeout.times((1 << self.level) - 1))
     }
 
     /// Nothing was lost of a generation that was given up. Of several mistakes within a timeout the first counts.
     pub(in crate::canary) fn on_mistake(&mut self, now: Instant, timeout: Duration) {
         self.found = 0;
-        if self.doublings == 0 || now >= self.grown_at + timeout {
-            (self.doublings, self.grown_at) = ((self.doublings + 1).min(CAUTION_MAX), now);
+        if self.level == 0 || now >= self.grown_at + timeout {
+            (self.level, self.grown_at) = ((self.level + 1).min(CAUTION_MAX), now);
         }
     }
 
     /// Something was lost of a generation that was given up.
     pub(super) fn on_found(&mut self) {
-        self.found += u8::from(self.doublings > 0);
+        self.found += u8::from(self.level > 0);
         if self.found == FOUND_MAX {
             *self = Caution::default();
         }
@@ -346,7 +346,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         };
         let record = &self.records[number];
         // Who was mistaken leaves it to the others, who ask.
-        let is_sure = self.caution.doublings == 0;
+        let is_sure = self.caution.level == 0;
         if is_sure && record.stage == Stage::Open && record.generation == 0 && record.counter + 1 < self.hosts() {
             self.fail_generation(now, number, Tally::AnewOvertaken, tx);
         }
