@@ -83,7 +83,7 @@ fn fields<'a>(structs: &'a BTreeMap<String, Vec<Field>>, name: &str) -> Vec<&'a 
 
 /// A number with the largest unit in which it is whole.
 fn in_units(value: u64, units: &[(u64, &str)]) -> String {
-    let (size, unit) = units.iter().find(|(size, _)| value != 0 && value % size == 0).or(units.iter().min()).unwrap();
+    let (size, unit) = units.iter().find(|(size, _)| value != 0 && value.is_multiple_of(*size)).or(units.iter().min()).unwrap();
     format!("`\"{}{unit}\"`", value / size)
 }
 
