@@ -94,7 +94,7 @@ class Communicator:
         """How vectors travel and why so, for people."""
 
     @property
-    def transport(self) -> Literal["shm", "udp", "fabric", "alone"]: ...
+    def transport(self) -> Literal["shm", "udp", "fabric", "shm+fabric", "alone"]: ...
     @property
     def packets(self) -> tuple[int, int]:
         """Packets that this rank has sent so far, and those among them that were sent again."""

@@ -215,8 +215,9 @@ class Communicator:
         return self._native.path
 
     @property
-    def transport(self) -> Literal["shm", "udp", "fabric", "alone"]:
-        """How vectors travel: to one switch by ``"udp"``, over a ``"fabric"`` of several; ``"alone"`` where there is only one rank."""
+    def transport(self) -> Literal["shm", "udp", "fabric", "shm+fabric", "alone"]:
+        """How vectors travel: to one switch by ``"udp"``, over a ``"fabric"`` of several, where ranks share hosts after ``"shm+fabric"`` in each host;
+        ``"alone"`` where there is only one rank."""
         return self._native.transport
 
     @property

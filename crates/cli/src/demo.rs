@@ -164,10 +164,11 @@ fn conduct(args: &DemoArgs, plan: &Setup, crew: &mut Crew) -> Result<Summary> {
     Ok(summary)
 }
 
-/// How vectors travel: as the first worker says, with the smallest of all buffers.
+/// How vectors travel: as the first worker says that sends packets, with the smallest of all buffers.
 fn common_path(paths: Vec<PathFacts>) -> PathFacts {
     let smallest = paths.iter().filter_map(|path| path.receive_buffer_bytes).min();
-    PathFacts { receive_buffer_bytes: smallest, ..paths.into_iter().next().unwrap_or_default() }
+    let sends = paths.iter().position(|path| path.payload_bytes.is_some()).unwrap_or(0);
+    PathFacts { receive_buffer_bytes: smallest, ..paths.into_iter().nth(sends).unwrap_or_default() }
 }
 
 /// When the worker is killed in the next iteration, if it is: half-way through the second one, by the time that the first one took.

@@ -1,5 +1,7 @@
 //! `fanin demo` as a user sees it: exact sums under faults, a named error for a worker that dies, and no process left behind.
 
+mod common;
+
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -82,6 +84,15 @@ fn several_switches_sum_exactly_under_faults_and_name_whoever_is_killed() {
             assert!(result["injected"][kind].as_u64().unwrap() > 0, "{kind}: {result}");
         }
     }
+    let folder = common::folder("demo-fabric");
+    let file = folder.join("fabric.toml");
+    std::fs::write(&file, "[defaults]\nrate = \"1Gb/s\"\n[leaf_spine]\nleaves = 2\nspines = 1\nhosts_per_leaf = 1\nport = 7900\n").unwrap();
+    let result =
+        succeed(&["--fabric", file.to_str().unwrap(), "--workers", "5", "--size", "1MiB", "--iterations", "2", "--patience", PATIENCE]);
+    assert!(
+        all_exact(&result) && result["path"].as_str().unwrap().starts_with("memory in each of 2 hosts, and between hosts canary, UDP"),
+        "{result}"
+    );
     let arguments = ["--fabric", "2x1", "--system", "canary", "--workers", "3", "--size", "1MiB", "--iterations", "2"];
     let result = succeed(&[&arguments[..], &["--kill", "2", "--patience", "2"]].concat());
     let last = result["iterations"].as_array().unwrap().last().unwrap();

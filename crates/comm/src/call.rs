@@ -27,9 +27,9 @@ pub(crate) struct Call {
     pub(crate) elements: u64,
     pub(crate) world: u32,
     pub(crate) rank: u32,
-    /// Where it is a part of a reproducible reduction: which, and what was called. Ranks compare that: parts of different reductions may be
-    /// alike.
-    pub(crate) part: Option<(Part, Asked)>,
+    /// Where it is a part of something else: which part of a reproducible reduction, if of one, and what was called. Ranks compare that: parts of
+    /// different calls may be alike.
+    pub(crate) part: Option<(Option<Part>, Asked)>,
     /// What it is a step of, where users have called something else.
     pub(crate) sparse: Option<SparseStep>,
 }
@@ -41,6 +41,9 @@ pub(crate) struct Asked {
     pub(crate) op: ElementOp,
     pub(crate) elements: u64,
 }
+
+/// What a call is a part of, and what step.
+pub(crate) type Of = (Option<(Option<Part>, Asked)>, Option<SparseStep>);
 
 /// A step of a sparse allreduce: its number, and what users have called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +72,7 @@ impl Call {
 
     /// What must be the same at all ranks.
     pub(crate) fn signature(&self) -> Signature {
-        let part = self.part.map(|(part, _)| part);
+        let part = self.part.and_then(|(part, _)| part);
         if let Some(step) = self.sparse {
             return Signature { kind: CallKind::AllreduceSparse, op: step.op.into(), elements: step.size, part };
         }
@@ -109,12 +112,12 @@ impl Call {
         let (op, elements) = self.sparse.map_or((asked.op, asked.elements), |step| (step.op, step.size));
         let op = u64::from(op.dtype.number()) << 8 | u64::from(op.operator.number());
         let custom = self.custom.map_or(0, |custom| u64::from(custom.element_bytes) << 32 | (u64::from(custom.index) + 1) << 16);
-        let part = match self.part {
+        let part = match self.part.and_then(|(part, _)| part) {
             None => 0,
-            Some((Part::Scales, _)) => 1,
-            Some((Part::Specials, _)) => 2,
-            Some((Part::Exponents { first }, _)) => EXPONENTS | first,
-            Some((Part::Integers { first }, _)) => 3 + first,
+            Some(Part::Scales) => 1,
+            Some(Part::Specials) => 2,
+            Some(Part::Exponents { first }) => EXPONENTS | first,
+            Some(Part::Integers { first }) => 3 + first,
         };
         [u64::from(self.number), kind << 32 | u64::from(root), custom | op, elements, part, 1]
     }
@@ -145,7 +148,7 @@ impl Call {
             number if number & EXPONENTS != 0 => Some(Part::Exponents { first: number & !EXPONENTS }),
             number => Some(Part::Integers { first: number - 3 }),
         };
-        let part = part.map(|part| (part, Asked { kind, op, elements }));
+        let part = part.map(|part| (Some(part), Asked { kind, op, elements }));
         let sparse = is_sparse.then_some(SparseStep { op, size: elements, number: root.0 });
         running.then_some(Call { number: words[0] as u32, kind, op, custom, elements, world, rank, part, sparse })
     }
@@ -436,12 +439,12 @@ mod tests {
             Call { kind: CollectiveKind::Reduce { root: Rank(1) }, ..first },
             Call { op: ElementOp { dtype: DType::BF16, operator: Operator::Sum }, ..first },
             Call { op: ElementOp { dtype: DType::I16, operator: Operator::Max }, ..first },
-            Call { part: Some((Part::Scales, first.asked())), ..first },
-            Call { part: Some((Part::Specials, first.asked())), ..first },
-            Call { part: Some((Part::Exponents { first: 0 }, first.asked())), ..first },
-            Call { part: Some((Part::Exponents { first: 256 }, first.asked())), ..first },
-            Call { part: Some((Part::Integers { first: 0 }, first.asked())), ..first },
-            Call { part: Some((Part::Integers { first: 256 }, first.asked())), ..first },
+            Call { part: Some((Some(Part::Scales), first.asked())), ..first },
+            Call { part: Some((Some(Part::Specials), first.asked())), ..first },
+            Call { part: Some((Some(Part::Exponents { first: 0 }), first.asked())), ..first },
+            Call { part: Some((Some(Part::Exponents { first: 256 }), first.asked())), ..first },
+            Call { part: Some((Some(Part::Integers { first: 0 }), first.asked())), ..first },
+            Call { part: Some((Some(Part::Integers { first: 256 }), first.asked())), ..first },
             Call { custom: Some(CustomCall { index: 0, element_bytes: 2 }), ..first },
             Call { custom: Some(CustomCall { index: 3, element_bytes: 1_024 }), ..first },
             sparse(first.op, 10, 0),

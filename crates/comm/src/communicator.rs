@@ -13,17 +13,19 @@ use fanin_daemon::DaemonHandle;
 use fanin_operator::CustomOperator;
 use fanin_runtime::Statistics;
 
-use crate::call::{Buffers, CallOp, Progress, RegisteredOperator, copies, is_copy};
-use crate::config::{Config, INTERRUPT_LOOK, INTERRUPTED, Meeting, TIMEOUT_MAX};
+use crate::call::{Buffers, CallOp, Of, Progress, RegisteredOperator, copies, is_copy};
+use crate::config::{Config, INTERRUPT_LOOK, INTERRUPTED, Meeting, TIMEOUT_MAX, Transport};
 use crate::core::{Core, Engine};
 use crate::element::Element;
 use crate::error::CommError;
 use crate::link::{Link, Opened, Survival};
 use crate::lock::locked;
+use crate::meeting::around::{self, Around};
 use crate::meeting::fabric::Place;
 use crate::meeting::{self, Wanted, may_fall_back};
 use crate::path::datagrams::DatagramPath;
 use crate::path::fabric::{self, FabricPath};
+use crate::path::hierarchy::{HierarchyPath, Level, Levels};
 use crate::path::memory::MemoryPath;
 use crate::path::operators::Operators;
 use crate::path::{Path, PathReport};
@@ -118,10 +120,63 @@ impl Communicator {
 
     /// Joins a job at the manager of a fabric.
     fn join_fabric(config: Config) -> Result<Self, CommError> {
+        let mut around = around::look(&config)?;
+        if let Some((place, why)) = around.elsewhere.take() {
+            config.notices.tell(&format!("job {:?}: rank 0 sums for all, and not the fabric, since {why}", config.job));
+            let meeting = Meeting::Rendezvous(place);
+            return Communicator::join_at(Config { meeting, system: None, fallback: None, fabric_host: None, ..config }, Runner::RANK_0);
+        }
+        match around.place.take() {
+            Some(place) if around.hosts.len() == config.world as usize => Communicator::join_at_host(config, &place),
+            place => Communicator::join_hierarchy(config, around, place),
+        }
+    }
+
+    /// Joins a job whose ranks share hosts: among the ranks of the host, and for them among hosts. `place`: this rank's in the fabric, where it is
+    /// the first one of its host.
+    fn join_hierarchy(config: Config, around: Around, place: Option<Place>) -> Result<Self, CommError> {
+        let (host, number) = around.of(config.rank);
+        let here = &around.hosts[host];
+        let ranks = Config { reproducible: None, unread: Vec::new(), fallback: None, ..config.clone() };
+        let transport = if config.transport == Transport::Udp { Transport::Udp } else { Transport::Memory };
+        let local = Communicator::join_at(
+            Config {
+                job: format!("{}@{}", config.job, here.name),
+                rank: number as u32,
+                world: here.ranks.len() as u32,
+                meeting: around.local.clone().map_or(Meeting::Nowhere, Meeting::Rendezvous),
+                transport,
+                system: None,
+                fabric_host: None,
+                ..ranks.clone()
+            },
+            Runner::RANK_0,
+        )?;
+        let hosts = around.hosts.len() as u32;
+        let between = match place.filter(|_| hosts > 1) {
+            Some(place) => {
+                let config = Config { rank: host as u32, world: hosts, fallback: config.fallback, ..ranks };
+                let joined = Communicator::join_at_host(config, &place).inspect_err(|error| local.abort(&error.to_string()));
+                Some(joined?)
+            }
+            None => None,
+        };
+        // Nobody returns before all have joined.
+        let barrier = (CollectiveKind::Barrier, copies(DType::U8), 0);
+        local.call_part((config.timeout * 2).min(TIMEOUT_MAX), barrier, (None, None), &mut Buffers::InPlace(&mut []))?;
+        let between = between.map(|between| Box::new(between) as Box<dyn Level>);
+        let levels = Arc::new(Levels::new(&config.job, around.hosts.clone(), config.rank, Box::new(local), between));
+        let report = levels.report();
+        tracing::info!(job = config.job, rank = config.rank, world = config.world, path = %report, "joined");
+        Ok(Communicator::build(config, Path::Hierarchy(Box::new(HierarchyPath::new(levels))), None, None, None, report))
+    }
+
+    /// Joins a job at the manager of a fabric, as one of its hosts.
+    fn join_at_host(config: Config, place: &Place) -> Result<Self, CommError> {
         let (kind, op) = fabric::FIRST;
         let wanted = (fabric::system_of(&config, op), kind);
         let enter = |place: &Place, admitted: &Admitted, op| fabric::enter(&config, place, admitted, op);
-        let (joined, wanted) = meeting::fabric::join_or_fall_back(&config, wanted, None, enter)?;
+        let (joined, wanted) = meeting::fabric::join_or_fall_back(&config, wanted, Some(place), enter)?;
         let meeting::fabric::Joined { opened, place, manager } = joined;
         let config = Config { fabric_host: Some(place.name().to_owned()), ..config };
         let mut path = FabricPath::new(&config, &place);
@@ -160,9 +215,10 @@ impl Communicator {
         let traffic = match &path {
             Path::Datagrams(path) => Some(path.traffic()),
             Path::Fabric(path) => Some(path.traffic()),
-            Path::Memory(_) | Path::Alone(_) => None,
+            Path::Memory(_) | Path::Alone(_) | Path::Hierarchy(_) => None,
         };
         let payload_bytes = if let Path::Datagrams(path) = &path { Some(path.payload_bytes()) } else { None };
+        let path_levels = if let Path::Hierarchy(path) = &path { Some(path.levels()) } else { None };
         let engine = Mutex::new(Engine { path, next: 0, closed: false, scratch: Scratch::default() });
         let core = Arc::new(Core {
             timeouts: Timeouts::new(config.timeout),
@@ -174,6 +230,7 @@ impl Communicator {
             payload_bytes,
             switch_way: Mutex::default(),
             switch_traffic: OnceLock::new(),
+            levels: path_levels,
         });
         if let Some(link) = &core.link {
             let core = Arc::downgrade(&core);
@@ -217,6 +274,7 @@ impl Communicator {
         let mut all = match core.engine.try_lock().as_deref() {
             Ok(Engine { path: Path::Datagrams(path), .. }) => path.statistics(),
             Ok(Engine { path: Path::Fabric(path), .. }) => path.statistics(),
+            Ok(Engine { path: Path::Hierarchy(path), .. }) => path.statistics(),
             _ => core.traffic.as_ref().map(|traffic| traffic.read()).unwrap_or_default(),
         };
         if let Some(sparse) = core.switch_traffic.get().map(|traffic| traffic.read()) {
@@ -643,6 +701,31 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 const LINGER_LOOK: Duration = Duration::from_millis(1);
 /// How long it stays where its user does not want to wait: the others shall hear why their job has failed.
 const LINGER_INTERRUPTED: Duration = Duration::from_secs(1);
+
+impl Level for Communicator {
+    fn call_part(
+        &self,
+        timeout: Duration,
+        (kind, op, elements): (CollectiveKind, ElementOp, u64),
+        of: Of,
+        buffers: &mut Buffers<'_>,
+    ) -> Result<(), CommError> {
+        let _turn = self.turn(timeout);
+        self.core.run_part(kind, op, elements, buffers, of)
+    }
+
+    fn abort(&self, text: &str) {
+        Communicator::abort(self, text);
+    }
+
+    fn statistics(&self) -> Statistics {
+        Communicator::statistics(self)
+    }
+
+    fn path(&self) -> PathReport {
+        Communicator::path(self)
+    }
+}
 
 impl Drop for Communicator {
     fn drop(&mut self) {

@@ -29,7 +29,7 @@ pub enum Meeting {
     Switch(String),
     /// At rank 0, which runs a switch in its own process and listens on `HOST:PORT`.
     Rendezvous(String),
-    /// At the manager of a fabric of several switches (`fanin manager`), `HOST:PORT`: every rank is a host of the fabric.
+    /// At the manager of a fabric of several switches (`fanin manager`), `HOST:PORT`: every rank is on a host of the fabric.
     Fabric(String),
     /// Nowhere: there is only one rank.
     Nowhere,
@@ -402,7 +402,7 @@ impl Config {
             }
         } else {
             if self.transport == Transport::Memory {
-                return wrong("transport", "shm".into(), "auto or udp in a fabric, where each rank is a host of its own".into());
+                return wrong("transport", "shm".into(), "auto or udp in a fabric, where memory is shared within hosts".into());
             }
             if self.fixed_point {
                 return wrong("fixed_point", "true".into(), "false in a fabric: its switches add floats".into());

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use fanin_control::FailureKind;
 use fanin_core::{CollectiveKind, DType, ElementOp, OrderFree};
 
-use crate::call::{Buffers, Call, CallOp, SparseStep, copies, is_copy};
+use crate::call::{Buffers, Call, CallOp, Of, SparseStep, copies, is_copy};
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::Link;
 use crate::lock::locked;
+use crate::path::hierarchy::Levels;
 use crate::path::patience::Patience;
 use crate::path::traffic::Traffic;
 use crate::path::{Path, alone};
@@ -33,6 +34,8 @@ pub(crate) struct Core {
     /// Where the switch sums sparse vectors, and the counts of that.
     pub(crate) switch_way: Mutex<SwitchWay>,
     pub(crate) switch_traffic: OnceLock<Arc<Traffic>>,
+    /// Where ranks share hosts: the communicators that this one consists of, also while a call holds the engine.
+    pub(crate) levels: Option<Arc<Levels>>,
 }
 
 /// What a call has to itself while it runs.
@@ -60,6 +63,18 @@ impl Core {
         buffers: &mut Buffers<'_>,
         sparse: Option<SparseStep>,
     ) -> Result<(), CommError> {
+        self.run_part(kind, op, elements, buffers, (None, sparse))
+    }
+
+    /// Runs a part of what users have called, whose turn it is.
+    pub(crate) fn run_part(
+        &self,
+        kind: CollectiveKind,
+        op: impl Into<CallOp>,
+        elements: u64,
+        buffers: &mut Buffers<'_>,
+        (part, sparse): Of,
+    ) -> Result<(), CommError> {
         let mut engine = locked(&self.engine);
         if engine.closed {
             return Err(CommError::Closed { job: self.config.job.clone() });
@@ -74,7 +89,7 @@ impl Core {
             CallOp::Custom(operator) => (copies(DType::U8), Some(operator.0)),
         };
         let Config { world, rank, .. } = self.config;
-        let call = Call { number: engine.next, kind, op, custom, elements, world, rank, part: None, sparse };
+        let call = Call { number: engine.next, kind, op, custom, elements, world, rank, part, sparse };
         buffers.check(&call).map_err(CommError::Arguments)?;
         // Without another rank, or an element, nothing is added; what a job's own operator does is its own.
         let is_free = custom.is_none() && !is_copy(kind) && elements > 0 && world > 1;
@@ -108,9 +123,10 @@ impl Core {
 
     /// A rank has said what cannot be: the job has failed.
     pub(crate) fn broken(&self, text: String, rank: u32) -> CommError {
-        match &self.link {
-            Some(link) => link.fail(link.failed_with(text, Some(rank), Some(FailureKind::Protocol))),
-            None => CommError::Arguments(text),
+        match (&self.link, &self.levels) {
+            (Some(link), _) => link.fail(link.failed_with(text, Some(rank), Some(FailureKind::Protocol))),
+            (None, Some(levels)) => levels.abort(&text),
+            (None, None) => CommError::Arguments(text),
         }
     }
 
@@ -118,7 +134,7 @@ impl Core {
     fn run_free(&self, engine: &mut Engine, how: OrderFree, whole: Call, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
         let mut scratch = std::mem::take(&mut engine.scratch);
         let mut run = |part, (kind, op, elements): Reduction, vector: &mut [u8]| {
-            let call = Call { number: engine.next, kind, op, elements, part: Some((part, whole.asked())), ..whole };
+            let call = Call { number: engine.next, kind, op, elements, part: Some((Some(part), whole.asked())), ..whole };
             self.run_one(engine, &call, &mut Buffers::InPlace(vector))
         };
         let result = match how {
@@ -138,6 +154,7 @@ impl Core {
             (Path::Memory(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
             (Path::Fabric(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
             (Path::Datagrams(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
+            (Path::Hierarchy(path), _) => path.run(call, buffers, self.timeouts.running()),
             (Path::Alone(operators), _) => alone::run(call, buffers, operators).map_err(|text| self.failed_alone(text)),
             (_, None) => Err(CommError::Closed { job: self.config.job.clone() }),
         }
@@ -162,9 +179,10 @@ impl Core {
 
     /// Ends the job at this rank, and so at all.
     pub(crate) fn fail(&self, text: &str) -> CommError {
-        match &self.link {
-            Some(link) => link.abort(text),
-            None => {
+        match (&self.link, &self.levels) {
+            (Some(link), _) => link.abort(text),
+            (None, Some(levels)) => levels.abort(text),
+            (None, None) => {
                 locked(&self.engine).closed = true;
                 CommError::Closed { job: self.config.job.clone() }
             }

@@ -1,5 +1,6 @@
 //! How the ranks of a job find each other: by a switch, or by one that rank 0 runs in its own process; and whether they share memory.
 
+pub(crate) mod around;
 pub(crate) mod fabric;
 
 use std::collections::BTreeMap;

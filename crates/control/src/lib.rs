@@ -52,8 +52,8 @@ pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
 pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob, PAYLOAD_STEP_BYTES};
 pub use message::{
     Admitted, Attach, BlockRange, ByHosts, ClientMessage, FABRIC_BYTES_MAX, FabricFile, Failed, FailureKind, Hello, HostId, JobWish, Join,
-    OPERATORS_BYTES_MAX, OPERATORS_MAX, OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState, Segment, Source,
-    SwitchHello, SwitchMessage,
+    ONLY_MEETS, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState,
+    Segment, Source, SwitchHello, SwitchMessage,
 };
 
 use fanin_core::Wire;

@@ -232,6 +232,9 @@ pub enum ByHosts {
     Only(String),
 }
 
+/// The reason in [`ByHosts::Only`] of a job at the manager of a fabric whose ranks only tell each other where they are.
+pub const ONLY_MEETS: &str = "its ranks only see who is on which host";
+
 impl ByHosts {
     /// Whether hosts leave it to the switch in any case.
     pub fn is_never(&self) -> bool {

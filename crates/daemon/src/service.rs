@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fanin_control::jobs::Phase;
-use fanin_control::{Action, ConnectionId, JobAnnouncement, Jobs, Note, OpenJob, encode};
+use fanin_control::{Action, ConnectionId, JobAnnouncement, Jobs, Note, ONLY_MEETS, OpenJob, encode};
 use fanin_core::{DropReason, Suspect};
 use fanin_net::FaultPlan;
 use fanin_operator::CustomOperator;
@@ -385,7 +385,7 @@ impl Service {
             Note::Admitted { job_id, name, peer, world, resumed, by_hosts } => {
                 totals.admitted += 1;
                 totals.resumed += u64::from(resumed);
-                if let Some(why) = by_hosts {
+                if let Some(why) = by_hosts.filter(|why| why != ONLY_MEETS) {
                     totals.by_hosts += 1;
                     tracing::warn!(job = name, job_id, %peer, why, "its hosts sum by themselves");
                 }

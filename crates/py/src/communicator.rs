@@ -120,6 +120,7 @@ impl Communicator {
             PathReport::Memory { .. } => "shm",
             PathReport::Datagrams { .. } => "udp",
             PathReport::Fabric { .. } => "fabric",
+            PathReport::Hierarchy { .. } => "shm+fabric",
         }
     }
 

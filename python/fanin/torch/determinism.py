@@ -17,17 +17,19 @@ _ANY_ORDER_WORLD = 2
 def check(dtype: torch.dtype, op: ReduceOp.RedOpType, *, transport: str, world: int, reproducible: bool) -> None:
     """Looks at a reduction that is about to run.
 
-    Ranks that share memory are summed in the order of ranks, which is always the same. At a switch contributions are summed as they come.
+    Ranks that share memory are summed in the order of ranks, which is always the same. At switches contributions are summed as they come.
 
     Raises:
         RuntimeError: PyTorch was asked for deterministic algorithms, and the bits of this reduction would depend on the order of packets.
     """
-    if reproducible or transport != "udp" or world <= _ANY_ORDER_WORLD or not torch.are_deterministic_algorithms_enabled():
+    in_order = transport in ("shm", "alone") or world <= _ANY_ORDER_WORLD
+    if reproducible or in_order or not torch.are_deterministic_algorithms_enabled():
         return
     if op not in _ROUNDED or not (dtype.is_floating_point or dtype.is_complex):
         return
+    path = "UDP" if transport == "udp" else "a fabric"
     text = (
-        f"fanin: {op.name} of {dtype} over UDP depends on the order of packets, but torch.use_deterministic_algorithms(True) is"
+        f"fanin: {op.name} of {dtype} over {path} depends on the order of packets, but torch.use_deterministic_algorithms(True) is"
         " set: this group was made without reproducible sums (set it before the group is made, or give"
         " pg_options=fanin.torch.Options(reproducible=True))"
     )

@@ -29,6 +29,8 @@ pub(super) enum Part {
 pub(super) struct DemoFabric {
     /// Its file, with the ports that its nodes have here.
     pub(super) text: String,
+    /// Its hosts by name. Where there are more workers, neighbouring ones share a host.
+    pub(super) hosts: Vec<String>,
     /// Its switches by name, as they are started after the workers, before the manager.
     pub(super) switches: Vec<String>,
 }
@@ -37,7 +39,7 @@ impl DemoFabric {
     /// What `--fabric` asks for, on free ports.
     ///
     /// # Errors
-    /// What is wrong with the shape or the file, or that it has fewer hosts than there are workers.
+    /// What is wrong with the shape or the file.
     pub(super) fn make(what: &str, workers: u32) -> Result<Self> {
         let fabric = match shape(what) {
             Some((leaves, spines)) => {
@@ -48,11 +50,17 @@ impl DemoFabric {
             }
             None => Fabric::load(Path::new(what)).with_context(|| format!("--fabric {what}: expected LEAVESxSPINES, as 2x2, or a file"))?,
         };
-        let hosts = fabric.hosts().count();
-        ensure!(workers as usize <= hosts, "--workers {workers}: the fabric {what} has {hosts} hosts, and each worker is one");
+        let hosts = fabric.hosts().map(|host: NodeId| fabric.name(host).to_string()).collect();
         let (_, fabric) = Place::make(PlaceName::Loopback, fabric)?;
         let switches = fabric.switches().map(|switch: NodeId| fabric.name(switch).to_string()).collect();
-        Ok(DemoFabric { text: fabric.to_toml(), switches })
+        Ok(DemoFabric { text: fabric.to_toml(), hosts, switches })
+    }
+
+    /// The host that a worker is on.
+    pub(super) fn host(&self, rank: u32, workers: u32) -> Option<&str> {
+        let hosts = self.hosts.len();
+        let here = if workers as usize > hosts { rank as usize * hosts / workers as usize } else { rank as usize };
+        self.hosts.get(here).map(String::as_str)
     }
 
     /// What the process of this number is.
@@ -76,10 +84,14 @@ mod tests {
 
     #[test]
     fn workers_come_first_then_switches_then_the_manager() {
-        let fabric = DemoFabric { text: String::new(), switches: vec!["leaf0".into(), "spine0".into()] };
+        let fabric =
+            DemoFabric { text: String::new(), hosts: vec!["a".into(), "b".into()], switches: vec!["leaf0".into(), "spine0".into()] };
         let parts: Vec<Part> = (0..5).map(|number| fabric.part(number, 2)).collect();
         let switch = |name: &str| Part::Switch(name.into());
         assert_eq!(parts, [Part::Host, Part::Host, switch("leaf0"), switch("spine0"), Part::Manager]);
+        let hosts: Vec<_> = (0..5).map(|rank| fabric.host(rank, 5).unwrap()).collect();
+        assert_eq!(hosts, ["a", "a", "a", "b", "b"]);
+        assert_eq!((fabric.host(0, 2), fabric.host(1, 2)), (Some("a"), Some("b")));
     }
 
     #[test]

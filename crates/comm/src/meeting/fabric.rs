@@ -132,8 +132,22 @@ pub(crate) fn join_or_fall_back(
     }
 }
 
-/// Reads the fabric, and finds this rank's host in it.
-fn find(config: &Config, file: Option<FabricFile>, (local, manager): (IpAddr, SocketAddr)) -> Result<Place, CommError> {
+/// Reads the fabric, and takes this rank's host in it.
+fn find(config: &Config, file: Option<FabricFile>, from: (IpAddr, SocketAddr)) -> Result<Place, CommError> {
+    let (fabric, file, node) = locate(config, file, from)?;
+    let port = HostPort::open(&fabric, node, config)?;
+    Ok(Place { fabric: Arc::new(fabric), file, node, port })
+}
+
+/// Reads the fabric, and finds this rank's host in it; also gives the name of its file.
+///
+/// # Errors
+/// There is no fabric, or none of its hosts is this rank's.
+pub(super) fn locate(
+    config: &Config,
+    file: Option<FabricFile>,
+    (local, manager): (IpAddr, SocketAddr),
+) -> Result<(Fabric, String, NodeId), CommError> {
     let what = |reason: String| CommError::System { what: format!("the fabric that is managed at {manager}"), reason };
     let Some(FabricFile { name, text }) = file else {
         return Err(what("a switch answers there, and no manager of a fabric: give its address as FANIN_SWITCH".into()));
@@ -141,10 +155,9 @@ fn find(config: &Config, file: Option<FabricFile>, (local, manager): (IpAddr, So
     let fabric = Fabric::parse(&name, &text).map_err(|error| what(error.to_string()))?;
     let known = locked(&HERE).get(&manager).copied();
     let node = host_of(config, &fabric, local, known).map_err(what)?;
-    let port = HostPort::open(&fabric, node, config)?;
     // A group of ranks numbers its ranks anew, and they are the hosts that they were.
     locked(&HERE).entry(manager).or_insert(node);
-    Ok(Place { fabric: Arc::new(fabric), file: name, node, port })
+    Ok((fabric, name, node))
 }
 
 /// The host that a rank is: the one that is named, the one that this process is already or, of those at the address that this process has towards the manager, the only one or, on
@@ -179,7 +192,7 @@ fn host_of(config: &Config, fabric: &Fabric, local: IpAddr, known: Option<NodeId
 
 impl Talk<'_> {
     /// What the other side has greeted with: the fabric, where it manages one.
-    fn until_greeted(&mut self) -> Result<Option<FabricFile>, CommError> {
+    pub(super) fn until_greeted(&mut self) -> Result<Option<FabricFile>, CommError> {
         while self.session.switch().is_none() {
             self.hear_more()?;
             if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {

@@ -3,6 +3,7 @@
 pub(crate) mod alone;
 pub(crate) mod datagrams;
 pub(crate) mod fabric;
+pub(crate) mod hierarchy;
 pub(crate) mod hosts;
 pub(crate) mod layout;
 pub(crate) mod mean;
@@ -26,6 +27,7 @@ pub(crate) enum Path {
     Memory(Box<memory::MemoryPath>),
     Datagrams(Box<datagrams::DatagramPath>),
     Fabric(Box<fabric::FabricPath>),
+    Hierarchy(Box<hierarchy::HierarchyPath>),
 }
 
 /// How vectors travel, and why so.
@@ -72,6 +74,19 @@ pub enum PathReport {
         /// Packets under way.
         window: u32,
     },
+    /// Ranks that share hosts: through shared memory in each host, and from one rank of each between hosts.
+    Hierarchy {
+        /// The host that this rank is on.
+        host: String,
+        /// How many ranks are on it.
+        ranks: u32,
+        /// The one that goes between hosts for all.
+        first: u32,
+        /// How many hosts there are.
+        hosts: u32,
+        /// How vectors travel between hosts, where this rank goes there.
+        between: Option<Box<PathReport>>,
+    },
 }
 
 impl PathReport {
@@ -105,6 +120,14 @@ impl fmt::Display for PathReport {
                 f,
                 "{system} over the fabric {file}, as {host}, {payload_bytes} bytes a packet, {window} packets under way (its manager: {manager})"
             ),
+            PathReport::Hierarchy { host, ranks, first, hosts, between } => {
+                write!(f, "memory among the {ranks} ranks of {host}, one of {hosts} hosts, and from there ")?;
+                match between {
+                    Some(path) => write!(f, "{path}"),
+                    None if *hosts == 1 => f.write_str("nowhere"),
+                    None => write!(f, "by rank {first}"),
+                }
+            }
             PathReport::Datagrams { local, by_hosts: Some(why), .. } => {
                 write!(f, "UDP from {local} to the other hosts, which sum by themselves, without the switch: {why}")
             }

@@ -46,8 +46,10 @@ fn config(setup: &Setup, place: SocketAddr) -> Config {
         DemoSystem::Fabric(name) => (Meeting::Fabric(place.to_string()), name.as_deref().and_then(Config::system_named)),
         _ => (Meeting::Switch(place.to_string()), None),
     };
+    let fabric_host = setup.fabric.as_ref().and_then(|fabric| fabric.host(setup.number, setup.workers)).map(str::to_owned);
     Config {
         system,
+        fabric_host,
         job: "demo".into(),
         timeout: Duration::from_millis(setup.patience_ms),
         transport: setup.way.into(),
@@ -62,6 +64,10 @@ fn config(setup: &Setup, place: SocketAddr) -> Config {
 
 fn path(setup: &Setup, report: &PathReport) -> PathFacts {
     match report {
+        PathReport::Hierarchy { hosts, between, .. } => {
+            let facts = between.as_ref().map(|between| path(setup, between)).unwrap_or_default();
+            PathFacts { text: format!("memory in each of {hosts} hosts, and between hosts {}", facts.text), ..facts }
+        }
         PathReport::Alone => PathFacts { text: "nothing, as there is only one".into(), ..PathFacts::default() },
         PathReport::Memory { .. } => PathFacts { text: "shared memory".into(), ..PathFacts::default() },
         PathReport::Fabric { payload_bytes, window, system, .. } => {
