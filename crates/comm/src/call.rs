@@ -271,14 +271,6 @@ pub(crate) enum Buffers<'a> {
 }
 
 impl Buffers<'_> {
-    /// All of where results go.
-    pub(crate) fn output_mut(&mut self) -> &mut [u8] {
-        match self {
-            Buffers::InPlace(bytes) => bytes,
-            Buffers::Apart { output, .. } => output,
-        }
-    }
-
     /// What this rank contributes to a block, if it does.
     pub(crate) fn input(&self, call: &Call, block: &Block) -> Option<&[u8]> {
         if !call.contributes(block.share) {

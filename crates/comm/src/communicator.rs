@@ -21,10 +21,10 @@ use crate::error::CommError;
 use crate::link::{Link, Opened, Survival};
 use crate::lock::locked;
 use crate::meeting::around::{self, Around};
-use crate::meeting::fabric::Place;
+use crate::meeting::fabric::{Home, Place};
 use crate::meeting::{self, Wanted, may_fall_back};
 use crate::path::datagrams::DatagramPath;
-use crate::path::fabric::{self, FabricPath};
+use crate::path::fabric;
 use crate::path::hierarchy::{HierarchyPath, Level, Levels};
 use crate::path::memory::MemoryPath;
 use crate::path::operators::Operators;
@@ -179,8 +179,8 @@ impl Communicator {
         let (joined, wanted) = meeting::fabric::join_or_fall_back(&config, wanted, Some(place), enter)?;
         let meeting::fabric::Joined { opened, place, manager } = joined;
         let config = Config { fabric_host: Some(place.name().to_owned()), ..config };
-        let mut path = FabricPath::new(&config, &place);
-        path.begin_with(&opened.admitted, wanted);
+        let home = Home { place: place.clone(), job: opened.join.job.clone(), wanted };
+        let path = DatagramPath::in_fabric(&config, &opened.admitted, home);
         let report = PathReport::Fabric {
             manager,
             file: place.file.clone(),
@@ -188,8 +188,10 @@ impl Communicator {
             system: wanted.system.name(),
             payload_bytes: opened.admitted.payload_bytes,
             window: opened.admitted.window,
+            by_hosts: None,
         };
-        let (link, thread) = Link::start(&config, opened, Survival::Fabric, Runner::Manager)?;
+        let survival = if may_fall_back(&config, wanted) { Survival::FabricOrHosts } else { Survival::Fabric };
+        let (link, thread) = Link::start(&config, opened, survival, Runner::Manager)?;
         link.set_waker(path.waker());
         tracing::info!(job = config.job, rank = config.rank, world = config.world, path = %report, "joined");
         Ok(Communicator::build(config, Path::Fabric(Box::new(path)), Some((link, thread)), None, Some(manager), report))
@@ -213,8 +215,7 @@ impl Communicator {
     ) -> Self {
         let (link, thread) = control.unzip();
         let traffic = match &path {
-            Path::Datagrams(path) => Some(path.traffic()),
-            Path::Fabric(path) => Some(path.traffic()),
+            Path::Datagrams(path) | Path::Fabric(path) => Some(path.traffic()),
             Path::Memory(_) | Path::Alone(_) | Path::Hierarchy(_) => None,
         };
         let payload_bytes = if let Path::Datagrams(path) = &path { Some(path.payload_bytes()) } else { None };
@@ -261,7 +262,7 @@ impl Communicator {
     /// How vectors travel, and why so.
     pub fn path(&self) -> PathReport {
         let mut report = self.report.clone();
-        if let (PathReport::Datagrams { by_hosts, .. }, Some(link)) = (&mut report, &self.core.link) {
+        if let (PathReport::Datagrams { by_hosts, .. } | PathReport::Fabric { by_hosts, .. }, Some(link)) = (&mut report, &self.core.link) {
             *by_hosts = link.by_hosts();
         }
         report
@@ -272,8 +273,7 @@ impl Communicator {
     pub fn statistics(&self) -> Statistics {
         let core = &self.core;
         let mut all = match core.engine.try_lock().as_deref() {
-            Ok(Engine { path: Path::Datagrams(path), .. }) => path.statistics(),
-            Ok(Engine { path: Path::Fabric(path), .. }) => path.statistics(),
+            Ok(Engine { path: Path::Datagrams(path) | Path::Fabric(path), .. }) => path.statistics(),
             Ok(Engine { path: Path::Hierarchy(path), .. }) => path.statistics(),
             _ => core.traffic.as_ref().map(|traffic| traffic.read()).unwrap_or_default(),
         };

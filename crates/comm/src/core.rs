@@ -152,8 +152,7 @@ impl Core {
         engine.next = engine.next.wrapping_add(1);
         match (&mut engine.path, &self.link) {
             (Path::Memory(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
-            (Path::Fabric(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
-            (Path::Datagrams(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
+            (Path::Datagrams(path) | Path::Fabric(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
             (Path::Hierarchy(path), _) => path.run(call, buffers, self.timeouts.running()),
             (Path::Alone(operators), _) => alone::run(call, buffers, operators).map_err(|text| self.failed_alone(text)),
             (_, None) => Err(CommError::Closed { job: self.config.job.clone() }),
@@ -164,7 +163,7 @@ impl Core {
     pub(crate) fn resume_if_idle(&self) {
         let Ok(mut engine) = self.engine.try_lock() else { return };
         let next = engine.next;
-        if let (Path::Datagrams(path), Some(link)) = (&mut engine.path, &self.link)
+        if let (Path::Datagrams(path) | Path::Fabric(path), Some(link)) = (&mut engine.path, &self.link)
             && link.was_restarted()
             && let Err(error) = path.resume_idle(next, link, self.patience(link))
         {

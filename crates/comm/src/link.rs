@@ -41,6 +41,8 @@ const HOSTS_AFTER: Duration = Duration::from_secs(3);
 
 /// How often a lost switch is tried again, and how often it is looked whether a call has taken the job up again.
 const RETRY: Duration = Duration::from_millis(20);
+/// How often a lost manager of a fabric that carries the job without it is looked for at last.
+const MANAGER_LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// What becomes of a job whose switch is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,11 +57,27 @@ pub(crate) enum Survival {
     Resume,
     /// It goes on when the switch is there again and, as long as it is not, by hosts alone.
     ResumeOrHosts,
+    /// As [`Survival::Fabric`]; where the fabric does not carry it any more, it goes on by hosts alone until it does.
+    FabricOrHosts,
 }
 
 impl Survival {
     fn resumes(self) -> bool {
         matches!(self, Survival::Resume | Survival::ResumeOrHosts)
+    }
+
+    /// Whether hosts may go on alone.
+    fn has_hosts(self) -> bool {
+        matches!(self, Survival::ResumeOrHosts | Survival::FabricOrHosts)
+    }
+}
+
+/// Whether a job has failed for what is not its ranks' matter.
+pub(crate) fn is_of_the_switch(error: &CommError) -> bool {
+    match error {
+        CommError::Unreachable { .. } | CommError::Refused { .. } => true,
+        CommError::Failed { kind, .. } => matches!(kind, None | Some(FailureKind::Full | FailureKind::Shutdown | FailureKind::Switch)),
+        _ => false,
     }
 }
 
@@ -86,6 +104,8 @@ enum End {
     Lost(Loss),
     /// Hosts need not go on by themselves any more.
     SentBack,
+    /// They must, for this reason.
+    Uncarried(String),
 }
 
 /// What has been heard.
@@ -94,6 +114,8 @@ enum Heard {
     SentBack,
     /// The switch ends, in these words; the job need not.
     Ends(String),
+    /// The fabric does not carry the job any more, for this reason; its hosts go on.
+    Uncarried(String),
 }
 
 /// What is done where the switch was restarted.
@@ -141,6 +163,8 @@ pub(crate) struct Link {
     /// What the rank is doing.
     current: Mutex<CallDescription>,
     finished_blocks: AtomicU64,
+    /// For how long nothing has moved in the running call, when that was last looked at; in ms.
+    stalled_ms: AtomicU64,
     /// Ranks that need nothing of the others any more.
     done: Mutex<BTreeSet<u32>>,
     /// Interrupts a caller that sleeps in its socket.
@@ -190,10 +214,11 @@ impl Link {
             closing: AtomicBool::new(false),
             current: Mutex::new(CallDescription::idle(0)),
             finished_blocks: AtomicU64::new(0),
+            stalled_ms: AtomicU64::new(0),
             done: Mutex::default(),
             waker: Mutex::new(None),
         });
-        if survival == Survival::ResumeOrHosts {
+        if survival.has_hosts() {
             link.keep_standby(&stream);
         }
         let mine = link.clone();
@@ -243,7 +268,7 @@ impl Link {
         *locked(&self.lost) = None;
         self.restarted.store(false, Ordering::Release);
         if is_home
-            && self.survival == Survival::ResumeOrHosts
+            && self.survival.has_hosts()
             && let Some((stream, _)) = &*locked(&self.fresh)
         {
             self.keep_standby(stream);
@@ -253,6 +278,8 @@ impl Link {
             // It has been said.
             (Some(before), Some(now)) if before == *now => return,
             (_, Some(why)) => format!("by hosts alone, since {why}"),
+            (Some(_), None) if self.home_runner == Runner::Manager => format!("over the fabric that is managed at {} again", self.home),
+            (None, None) if self.home_runner == Runner::Manager => format!("at the manager at {}, which was restarted", self.home),
             (Some(_), None) => format!("by the switch at {} again", self.home),
             (None, None) => format!("at the switch at {}, which was restarted", self.home),
         };
@@ -342,17 +369,20 @@ impl Link {
     pub(crate) fn begin(&self, call: CallDescription) {
         *locked(&self.current) = call;
         self.finished_blocks.store(0, Ordering::Relaxed);
+        self.stalled_ms.store(0, Ordering::Relaxed);
     }
 
     /// A call makes progress.
     #[inline]
     pub(crate) fn progress(&self, finished_blocks: u64) {
         self.finished_blocks.store(finished_blocks, Ordering::Relaxed);
+        self.stalled_ms.store(0, Ordering::Relaxed);
     }
 
     /// A call has ended; `next` is the number of the next one.
     pub(crate) fn end(&self, next: u32) {
         *locked(&self.current) = CallDescription::idle(next);
+        self.stalled_ms.store(0, Ordering::Relaxed);
     }
 
     /// How far the running call is, if one runs.
@@ -375,6 +405,7 @@ impl Link {
     /// `timeout` is how long this rank waits in this call.
     pub(crate) fn report_stall(&self, still: Duration, timeout: Duration) {
         let (idle_ms, patience_ms) = (still.as_millis() as u64, Some(timeout.as_millis() as u64));
+        self.stalled_ms.store(idle_ms, Ordering::Relaxed);
         let _ = self.send(&ClientMessage::Stalled { call: self.call(), idle_ms, patience_ms });
     }
 
@@ -411,6 +442,11 @@ impl Link {
                     self.go_home();
                     self.await_resumption()
                 }
+                End::Uncarried(why) => {
+                    self.go_by_hosts_at_home(why);
+                    self.await_resumption()
+                }
+                End::Lost(why) if self.is_over_fabric() => self.go_without_manager(&why),
                 End::Lost(why) => self.find_again(&why),
             };
             match found {
@@ -440,6 +476,7 @@ impl Link {
                 Ok(Heard::Nothing) => {}
                 Ok(Heard::SentBack) => return End::SentBack,
                 Ok(Heard::Ends(text)) => return End::Lost(Loss::Closed(text)),
+                Ok(Heard::Uncarried(text)) => return End::Uncarried(text),
                 Err(error) => {
                     self.fail(error);
                     return End::Over;
@@ -483,14 +520,14 @@ impl Link {
         }
         let Place { address, runner, .. } = self.place();
         let failure = || runner.failure(&self.job, address, why);
-        if self.survival == Survival::None || (runner.is_rank() && self.survival.resumes()) {
+        if self.survival == Survival::None || (runner.is_rank() && (self.survival.resumes() || self.survival.has_hosts())) {
             self.fail(failure());
             return None;
         }
         let lost = runner.lost(address, why);
         *locked(&self.lost) = Some(lost.clone());
         let (again, seconds) = match self.survival {
-            Survival::ResumeOrHosts => ("hosts go on without it after", self.hosts_after().as_secs_f64()),
+            Survival::ResumeOrHosts | Survival::FabricOrHosts => ("hosts go on without it after", self.hosts_after().as_secs_f64()),
             _ => ("it is tried again for", self.patience.as_secs_f64()),
         };
         self.notices.tell(&format!("job {:?}: {lost}; {again} {seconds:.1} s", self.job));
@@ -503,11 +540,11 @@ impl Link {
                         return Some(found);
                     }
                 }
-                Ok(_) if self.survival.resumes() => return self.await_resumption(),
+                Ok(_) if self.survival.resumes() || self.survival.has_hosts() => return self.await_resumption(),
                 Ok(_) => break,
                 Err(_) => {}
             }
-            if self.survival == Survival::ResumeOrHosts && self.goes_by_hosts(begun, &lost) {
+            if self.survival.has_hosts() && self.goes_by_hosts(begun, &lost) {
                 return self.await_resumption();
             }
             thread::sleep(RETRY);
@@ -525,6 +562,52 @@ impl Link {
         None
     }
 
+    /// Whether the job's vectors go over a fabric, which hosts can do without.
+    fn is_over_fabric(&self) -> bool {
+        self.survival == Survival::FabricOrHosts && self.is_home() && self.place().by_hosts == self.home_by_hosts
+    }
+
+    /// Whether hosts may go on by themselves where the fabric does not carry the job.
+    pub(crate) fn may_go_by_hosts(&self) -> bool {
+        self.survival == Survival::FabricOrHosts
+    }
+
+    /// Hosts meet at the manager, which is there, and sum by themselves.
+    fn go_by_hosts_at_home(&self, why: String) {
+        *locked(&self.place) = Place { address: self.home, runner: self.home_runner.clone(), by_hosts: ByHosts::Only(why) };
+    }
+
+    /// The manager is lost, and the fabric carries the job without it. Where that ends, hosts go on without both.
+    fn go_without_manager(&self, why: &Loss) -> Option<(TcpStream, ClientSession)> {
+        if self.is_over() {
+            return None;
+        }
+        let lost = self.home_runner.lost(self.home, why);
+        *locked(&self.lost) = Some(lost.clone());
+        self.notices.tell(&format!("job {:?}: {lost}; it goes on in the fabric without its manager", self.job));
+        let (begun, mut looked, mut pause) = (Instant::now(), None::<Instant>, RETRY);
+        while !self.is_over() {
+            if looked.is_none_or(|looked| looked.elapsed() >= pause) {
+                (looked, pause) = (Some(Instant::now()), (pause * 2).min(MANAGER_LOOK_MAX));
+                let known = locked(&self.ticket).switch_instance;
+                if let Ok(knock) = meeting::knock(self.home, STANDBY_KNOCK_LIMIT)
+                    && knock.switch_instance == known
+                    && let Some(found) = self.attach(knock)
+                {
+                    *locked(&self.lost) = None;
+                    return Some(found);
+                }
+            }
+            // Rank 0 decides it, once it waits in vain itself.
+            let waits = self.rank != 0 || Duration::from_millis(self.stalled_ms.load(Ordering::Relaxed)) >= self.hosts_after();
+            if waits && self.goes_by_hosts(begun, &format!("nothing moves in the fabric, and {lost}")) {
+                return self.await_resumption();
+            }
+            thread::sleep(TICK);
+        }
+        None
+    }
+
     /// Whether the job is at its switch.
     fn is_home(&self) -> bool {
         self.switch() == self.home
@@ -537,19 +620,21 @@ impl Link {
 
     /// Whether there is a place for the job besides its switch.
     fn may_go_elsewhere(&self) -> bool {
-        self.survival == Survival::ResumeOrHosts && self.is_home() && (self.rank == 0 || locked(&self.standby_at).is_some())
+        self.survival.has_hosts() && self.is_home() && (self.rank == 0 || locked(&self.standby_at).is_some())
     }
 
     /// The job could not be joined again at `place`: whether there is another one to try.
     pub(crate) fn go_elsewhere(&self, place: &Place, error: &CommError) -> bool {
-        let is_of_the_switch = match error {
-            CommError::Unreachable { .. } | CommError::Refused { .. } => true,
-            CommError::Failed { kind, .. } => {
-                matches!(kind, None | Some(FailureKind::Full | FailureKind::Shutdown | FailureKind::Switch))
-            }
-            _ => false,
-        };
-        if place.runner.is_rank() || !is_of_the_switch || !self.may_go_elsewhere() {
+        if place.runner.is_rank() || !is_of_the_switch(error) {
+            return false;
+        }
+        if self.is_over_fabric()
+            && let CommError::Failed { kind: Some(FailureKind::Switch), text, .. } = error
+        {
+            self.go_by_hosts_at_home(text.clone());
+            return true;
+        }
+        if !self.may_go_elsewhere() {
             return false;
         }
         let (begun, why) = (Instant::now(), error.to_string());
@@ -680,6 +765,9 @@ impl Link {
                 // The job need not end with its switch.
                 Err(ClientError::Failed(Failed { kind: FailureKind::Shutdown, text, .. })) if self.may_go_elsewhere() => {
                     return Ok(Heard::Ends(text));
+                }
+                Err(ClientError::Failed(Failed { kind: FailureKind::Switch, text, .. })) if self.is_over_fabric() => {
+                    return Ok(Heard::Uncarried(text));
                 }
                 Err(ClientError::Failed(Failed { kind, text, suspect_rank })) => {
                     return Err(self.failed_with(text, suspect_rank, Some(kind)));

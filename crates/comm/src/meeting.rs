@@ -156,7 +156,8 @@ pub(crate) struct Rejoined {
     pub(crate) session: ClientSession,
     pub(crate) join: Join,
     pub(crate) admitted: Admitted,
-    pub(crate) socket: Socket,
+    /// For vectors; none where they go over a fabric.
+    pub(crate) socket: Option<Socket>,
     /// What is left of the operations that were running.
     pub(crate) plans: Vec<OperationPlan>,
 }
@@ -195,7 +196,7 @@ pub(crate) fn rejoin(config: &Config, place: &Place, resume: &ResumeState) -> Re
         let mut talk = Talk::new(config, stream, deadline, (place.address, &place.runner));
         match talk.rejoin(resume, place) {
             Ok((join, admitted, socket, plans)) => {
-                return Ok(Rejoined { stream: talk.stream, session: talk.session, join, admitted, socket, plans });
+                return Ok(Rejoined { stream: talk.stream, session: talk.session, join, admitted, socket: Some(socket), plans });
             }
             Err(_) if talk.is_sent_back => return Err(NotRejoined::SentBack),
             // That was still the old switch, which had not quite ended, or the new one was restarted as well.
@@ -330,8 +331,11 @@ fn open_socket(ip: IpAddr, nearby: bool) -> Result<Socket, CommError> {
 }
 
 /// Whether hosts sum by themselves where the switch has no room for the job, or is gone: in jobs that are for all calls, at a switch of its own
-/// and where not all ranks must share memory.
+/// and where not all ranks must share memory; and in fabrics.
 pub(crate) fn may_fall_back(config: &Config, wanted: Wanted) -> bool {
+    if matches!(config.meeting, Meeting::Fabric(_)) {
+        return config.fallback != Some(Fallback::Error);
+    }
     let at_switch = matches!(config.meeting, Meeting::Switch(_)) && config.transport != Transport::Memory;
     at_switch && config.fallback != Some(Fallback::Error) && wanted == Wanted::DENSE
 }
@@ -448,19 +452,29 @@ impl<'a> Talk<'a> {
         // Blocks must be what they were.
         join.wish.payload_bytes = Some(resume.payload_bytes);
         join.resume = Some(resume.clone());
+        let (admitted, plans) = self.go_on_with(&join, |_| Ok(()))?;
+        join.resume = None;
+        Ok((join, admitted, socket, plans))
+    }
+
+    /// Joins with what a rank has of its past; `enter` makes what the job needs before anybody sends a packet. Gives what is left to do.
+    fn go_on_with(
+        &mut self,
+        join: &Join,
+        enter: impl FnOnce(&Admitted) -> Result<(), CommError>,
+    ) -> Result<(Admitted, Vec<OperationPlan>), CommError> {
         self.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
         let admitted = self.until_admitted()?;
+        enter(&admitted)?;
         self.say(&encode(&ClientMessage::Ready))?;
         let mut plans = Vec::new();
         loop {
             match self.hear()? {
-                SwitchMessage::Start => break,
+                SwitchMessage::Start => return Ok((admitted, plans)),
                 SwitchMessage::Resume { plans: said } => plans = said,
                 _ => {}
             }
         }
-        join.resume = None;
-        Ok((join, admitted, socket, plans))
     }
 
     fn say(&mut self, bytes: &[u8]) -> Result<(), CommError> {

@@ -23,7 +23,7 @@ use crate::clock::OwnClock;
 use crate::compile::{Compiled, Compiler};
 use crate::config::DaemonConfig;
 use crate::connection::{self, ConnectionEvent, Outbox, Shares};
-use crate::fabric::{Observer, Switches};
+use crate::fabric::{Observer, Seen, Switches};
 use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
 use crate::process::ProcessStatus;
@@ -83,8 +83,8 @@ pub(crate) struct Service {
     ended: (UnboundedSender<WorkerEnded>, UnboundedReceiver<WorkerEnded>),
     compiled: (UnboundedSender<Compiled>, UnboundedReceiver<Compiled>),
     begun: (UnboundedSender<BegunInFabric>, UnboundedReceiver<BegunInFabric>),
-    /// Which switches of the fabric answer, and which do not any more.
-    seen: UnboundedReceiver<(String, bool)>,
+    /// What is seen of the switches of the fabric.
+    seen: UnboundedReceiver<Seen>,
     scrapes: mpsc::Receiver<Scrape>,
 }
 
@@ -105,7 +105,7 @@ impl Service {
         let seen = mpsc::unbounded_channel();
         let tell = seen.0.clone();
         // The service may have ended, and then nobody needs to be told.
-        let observer: Observer = Arc::new(move |switch: &str, answers| drop(tell.send((switch.to_owned(), answers))));
+        let observer: Observer = Arc::new(move |seen| drop(tell.send(seen)));
         Ok(Service {
             jobs: Jobs::new(config.jobs),
             listener: TcpListener::from_std(control)?,
@@ -157,10 +157,10 @@ impl Service {
                 Some(ended) = self.ended.1.recv() => self.on_worker_ended(ended),
                 Some(compiled) = self.compiled.1.recv() => self.on_compiled(compiled),
                 Some(begun) = self.begun.1.recv() => self.on_begun(begun),
-                Some((switch, answers)) = self.seen.recv() => self.on_seen(&switch, answers),
+                Some(seen) = self.seen.recv() => self.on_seen(seen),
                 command = commands.recv() => self.on_command(command.unwrap_or(Command::Stop)),
                 Some(scrape) = self.scrapes.recv() => drop(scrape.send(self.metrics())),
-                () = sleep_until(tick.unwrap_or(self.next_traffic)), if tick.is_some() => self.jobs.on_tick(self.now_ms()),
+                () = sleep_until(tick.unwrap_or(self.next_traffic)), if tick.is_some() => self.on_tick(),
                 () = sleep_until(self.next_traffic), if looks_at_traffic => self.look_at_traffic(),
             }
         }
@@ -306,9 +306,26 @@ impl Service {
         }
     }
 
-    fn on_seen(&mut self, switch: &str, answers: bool) {
-        tracing::warn!(switch, answers, "a switch of the fabric");
-        self.jobs.on_fabric_switch(switch, answers);
+    fn on_seen(&mut self, seen: Seen) {
+        match seen {
+            Seen::Answers(switch, answers) => {
+                tracing::warn!(switch, answers, "a switch of the fabric");
+                self.jobs.on_fabric_switch(self.now_ms(), &switch, answers);
+            }
+            Seen::Refuses(job_id, text) => self.jobs.on_fabric_refusal(job_id, text),
+        }
+    }
+
+    fn on_tick(&mut self) {
+        let now_ms = self.now_ms();
+        self.jobs.on_tick(now_ms);
+        let Some(switches) = &self.switches else { return };
+        switches.ask_all(self.jobs.any_away());
+        for (job_id, system, hosts) in self.jobs.away(now_ms) {
+            if switches.carries(&system, &hosts) {
+                self.jobs.on_fit(job_id);
+            }
+        }
     }
 
     fn on_begun(&mut self, begun: BegunInFabric) {

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Instant;
 
-use fanin_control::{Admitted, ClientMessage, ClientSession, FabricFile, FailureKind, Join, SwitchMessage, encode};
+use fanin_control::{
+    Admitted, ByHosts, ClientMessage, ClientSession, FabricFile, FailureKind, JobWish, Join, ResumeState, SwitchMessage, encode,
+};
 use fanin_core::{CollectiveKind, ElementOp, NodeId, Operator};
 use fanin_fabric::Fabric;
+use fanin_net::Socket;
 use fanin_systems::{ExchangeParameters, RingParameters, System};
 
-use super::{SOFTWARE, Talk, Wanted, connect, count_job, request, resolve};
+use super::{NotRejoined, Rejoined, SOFTWARE, Talk, Wanted, connect, count_job, request, resolve};
 use crate::config::{Config, Fallback, Meeting};
 use crate::error::CommError;
 use crate::link::Opened;
@@ -52,6 +56,15 @@ impl Place {
         };
         admitted.peers.iter().map(host).collect()
     }
+}
+
+/// What a communicator is in a fabric, also while it is not there.
+#[derive(Clone)]
+pub(crate) struct Home {
+    pub(crate) place: Place,
+    /// The name of the communicator's own job, and what it asks for.
+    pub(crate) job: String,
+    pub(crate) wanted: Wanted,
 }
 
 /// A job that all ranks have joined.
@@ -98,6 +111,58 @@ pub(crate) fn join(
     talk.say(&encode(&ClientMessage::Ready))?;
     while !matches!(talk.hear()?, SwitchMessage::Start) {}
     Ok(Joined { opened: Opened { stream: talk.stream, session: talk.session, join, admitted }, place, manager })
+}
+
+/// Joins a job again: over its fabric, for which `enter` makes what it needs of this rank's host, or, where `at` says so, as hosts alone, at the
+/// manager or at rank 0. Returns once all ranks have.
+///
+/// # Errors
+/// As [`super::rejoin`].
+pub(crate) fn rejoin(
+    config: &Config,
+    home: &Home,
+    at: &super::Place,
+    resume: &ResumeState,
+    enter: impl Fn(&Config, &Place, &Admitted, ElementOp) -> Result<(), CommError>,
+) -> Result<Rejoined, NotRejoined> {
+    let deadline = Instant::now() + config.timeout;
+    let (is_rank, by_hosts) = (at.runner.is_rank(), matches!(at.by_hosts, ByHosts::Only(_)));
+    let config = &Config { job: home.job.clone(), ..config.clone() };
+    let Home { place, wanted, .. } = home;
+    let ip = place.fabric.node(place.node).address.ip();
+    loop {
+        let stream = connect(config, at.address, if is_rank { "rank 0" } else { "the manager of the fabric" }, deadline)?;
+        let mut talk = Talk::new(config, stream, deadline, (at.address, &at.runner));
+        let joined = (|| {
+            talk.say(&ClientSession::greeting(SOFTWARE))?;
+            let local = talk.stream.local_addr().map_err(CommError::system("the control connection"))?.ip();
+            let socket = if by_hosts { Some(super::open_socket(if is_rank { local } else { ip }, false)?) } else { None };
+            let data = socket.as_ref().map_or(place.fabric.node(place.node).address, Socket::local_address);
+            let asked = request(config, *wanted, data, at.address);
+            let mut join = Join {
+                node: (!is_rank).then(|| place.name().to_owned()),
+                path_datagram_bytes: asked.path_datagram_bytes.min(ETHERNET_DATAGRAM_BYTES),
+                // Blocks must be what they were.
+                wish: JobWish { payload_bytes: Some(resume.payload_bytes), ..asked.wish },
+                by_hosts: at.by_hosts.clone(),
+                resume: Some(resume.clone()),
+                ..asked
+            };
+            let enter = |admitted: &Admitted| if by_hosts { Ok(()) } else { enter(config, place, admitted, wanted.op) };
+            let (admitted, plans) = talk.go_on_with(&join, enter)?;
+            join.resume = None;
+            Ok::<_, CommError>((join, admitted, socket, plans))
+        })();
+        match joined {
+            Ok((join, admitted, socket, plans)) => {
+                return Ok(Rejoined { stream: talk.stream, session: talk.session, join, admitted, socket, plans });
+            }
+            Err(_) if talk.is_sent_back => return Err(NotRejoined::SentBack),
+            // That was still the old manager, which had not quite ended, or the new one was restarted as well.
+            Err(_) if talk.is_closed && !is_rank && Instant::now() < deadline => thread::sleep(super::RETRY),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Which host this process is, by the fabric's manager: the first one that it was.

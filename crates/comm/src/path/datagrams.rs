@@ -1,8 +1,10 @@
-//! Vectors by UDP: SwitchML between this rank and the switch or, where the switch has no room or is gone, between hosts alone.
+//! Vectors by UDP: SwitchML between this rank and the switch, any system over a fabric or, where these have no room or are gone, between hosts
+//! alone.
 
 mod resume;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fanin_control::{Admitted, FailureKind, header_bytes_max};
 use fanin_core::{Address, CollectiveKind, ElementOp, Failure, FailureReason, FixedPoint, JobId, NodeId, Operator, PortId, Suspect};
@@ -13,15 +15,21 @@ use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConf
 use fanin_systems::{AnyNode, OfferNumbers};
 
 use super::VERDICT_WAIT;
-use super::hosts::{self, Hosts};
+use super::fabric::FabricJobs;
+use super::hosts::HostJobs;
 use super::patience::Patience;
 use super::star::{broken, node};
 use super::traffic::Traffic;
+use super::whole::{self, Asked, Jobs, Whole};
 use crate::call::{Blocks, Buffers, Call, is_copy};
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::Link;
+use crate::meeting::fabric::Home;
 use resume::Memory;
+
+/// How often a rank whose path is gone says so.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a call has not ended well.
 pub(super) enum Stop {
@@ -36,6 +44,8 @@ pub(crate) struct DatagramPath {
     pub(super) config: Config,
     sums: Sums,
     traffic: Arc<Traffic>,
+    /// What the job is in a fabric, where it is in one.
+    pub(super) home: Option<Home>,
     pub(super) admitted: Admitted,
     /// Blocks of the running call whose result is here.
     pub(super) delivered: BlockSet,
@@ -48,23 +58,46 @@ impl DatagramPath {
     /// # Errors
     /// Where what the switch has said makes no sense.
     pub(crate) fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
-        let mut sums = Sums::new(config, admitted, socket)?;
+        Ok(DatagramPath::of(config, admitted, Sums::new(config, admitted, socket)?, None))
+    }
+
+    /// In a fabric.
+    pub(crate) fn in_fabric(config: &Config, admitted: &Admitted, home: Home) -> Self {
+        let jobs = Jobs::Fabric(Box::new(FabricJobs::new(config, &home, admitted, false)));
+        DatagramPath::of(config, admitted, Sums::Whole(Box::new(Whole::new(config, jobs))), Some(home))
+    }
+
+    fn of(config: &Config, admitted: &Admitted, mut sums: Sums, home: Option<Home>) -> Self {
         let traffic = Arc::new(Traffic::of(sums.watch()));
-        Ok(DatagramPath {
+        DatagramPath {
             config: config.clone(),
             sums,
             traffic,
+            home,
             admitted: admitted.clone(),
             delivered: BlockSet::default(),
             total: 0,
             memory: Memory::default(),
-        })
+        }
     }
 
-    /// The job goes on at another socket of the switch, with nothing under way.
-    pub(super) fn renew(&mut self, admitted: Admitted, socket: Socket) -> Result<(), CommError> {
-        let mut sums = Sums::new(&self.config, &admitted, socket)?;
-        self.traffic.go_on(&self.sums.statistics(), sums.watch());
+    /// The job goes on at another socket, or in its fabric again, with nothing under way.
+    pub(super) fn renew(&mut self, admitted: Admitted, socket: Option<Socket>) -> Result<(), CommError> {
+        let mut sums = match (socket, &self.home) {
+            (Some(socket), _) => Sums::new(&self.config, &admitted, socket)?,
+            (None, Some(home)) => {
+                let jobs = Jobs::Fabric(Box::new(FabricJobs::new(&self.config, home, &admitted, true)));
+                Sums::Whole(Box::new(Whole::new(&self.config, jobs)))
+            }
+            (None, None) => return Err(broken("no socket for vectors".into())),
+        };
+        match (self.sums.is_in_fabric(), sums.is_in_fabric()) {
+            (true, false) => self.traffic.go_away(sums.watch()),
+            // The same port.
+            (true, true) => {}
+            (false, true) => self.traffic.come_back(&self.sums.statistics(), sums.watch()),
+            (false, false) => self.traffic.go_on(&self.sums.statistics(), sums.watch()),
+        }
         self.sums = sums;
         self.admitted = admitted;
         Ok(())
@@ -73,6 +106,15 @@ impl DatagramPath {
     /// Bytes of elements in a packet.
     pub(crate) fn payload_bytes(&self) -> u32 {
         self.admitted.payload_bytes
+    }
+
+    /// Nothing of the job is left in its fabric.
+    pub(super) fn leave_fabric(&mut self) {
+        if let Sums::Whole(whole) = &mut self.sums
+            && let Jobs::Fabric(jobs) = &mut whole.jobs
+        {
+            jobs.clear();
+        }
     }
 
     /// What has been sent and received, for other threads.
@@ -120,9 +162,12 @@ impl DatagramPath {
                 Err(Stop::Restarted) => result = self.resume(Some((call, buffers)), call.number, link, &mut patience),
             }
         }
-        // Without a switch no window bounds what a rank may lack.
-        let window = if self.by_hosts().is_some() { u32::MAX } else { self.admitted.window };
-        self.memory.keep(call, &self.blocks(call), window, buffers);
+        // Without a single switch no window bounds what a rank may lack.
+        let is_whole = self.home.is_some() || self.by_hosts().is_some();
+        let window = if is_whole { u32::MAX } else { self.admitted.window };
+        if self.home.is_none() || link.may_go_by_hosts() || self.by_hosts().is_some() {
+            self.memory.keep(call, &self.blocks(call), window, buffers);
+        }
         link.end(call.number.wrapping_add(1));
         Ok(())
     }
@@ -152,18 +197,20 @@ impl DatagramPath {
         };
         let result = match &mut self.sums {
             Sums::Switch(driver) => driver.collective(what, vectors, (&mut self.delivered, first), goes_on),
-            Sums::Hosts(hosts) => match hosts.collective(hosts::Asked { what, custom: call.custom }, vectors, &mut goes_on) {
-                Err(hosts::Stop::Operator(text)) => {
+            Sums::Whole(whole) => match whole.collective(Asked { what, custom: call.custom, link }, vectors, &mut goes_on) {
+                Err(whole::Stop::Operator(text)) => {
                     let rank = Some(self.config.rank);
                     return Err(Stop::Failed(link.fail(link.failed_with(text, rank, Some(FailureKind::Operator)))));
                 }
-                Err(hosts::Stop::Run(error)) => Err(error),
+                Err(whole::Stop::Failed(error)) => return Err(Stop::Failed(link.failure().unwrap_or_else(|| link.fail(error)))),
+                Err(whole::Stop::Path(why)) => return Err(self.verdict(link, patience).unwrap_or_else(|| Stop::Failed(link.fail(why)))),
+                Err(whole::Stop::Run(error)) => Err(error),
                 Ok(()) => Ok(()),
             },
         };
         match (result, error) {
             (Ok(()), _) => {
-                if matches!(self.sums, Sums::Hosts(_)) {
+                if matches!(self.sums, Sums::Whole(_)) {
                     self.deliver(call, first, count);
                 }
                 Ok(())
@@ -172,8 +219,34 @@ impl DatagramPath {
             (Err(RunError::Stopped), None) if !link.has_failed() => Err(Stop::Restarted),
             // Another host may have heard first that the job goes on elsewhere, and has given up here.
             (Err(RunError::Failed(_)), None) if self.by_hosts().is_some() && link.await_restart(VERDICT_WAIT) => Err(Stop::Restarted),
-            (Err(error), None) => Err(Stop::Failed(self.explain(error, link, patience))),
+            (Err(error), None) => {
+                let is_mismatch = matches!(&error, RunError::Failed(Failure { reason: FailureReason::Mismatch, .. }));
+                if !is_mismatch
+                    && self.home.is_some()
+                    && link.may_go_by_hosts()
+                    && let Some(stop) = self.verdict(link, patience)
+                {
+                    return Err(stop);
+                }
+                Err(Stop::Failed(self.explain(error, link, patience)))
+            }
         }
+    }
+
+    /// What becomes of a call that its path does not carry any more: that is seen elsewhere, once all ranks wait.
+    fn verdict(&self, link: &Link, patience: &mut Patience<'_>) -> Option<Stop> {
+        let limit = if link.may_go_by_hosts() { VERDICT_WAIT * 3 } else { VERDICT_WAIT };
+        let begun = Instant::now();
+        while begun.elapsed() < limit {
+            if link.await_restart(ASK_INTERVAL) {
+                return Some(Stop::Restarted);
+            }
+            if let Some(failure) = link.failure() {
+                return Some(Stop::Failed(failure));
+            }
+            patience.ask();
+        }
+        None
     }
 
     /// Blocks of a part that hosts have done are here, all at once.
@@ -220,7 +293,13 @@ impl DatagramPath {
             ),
             _ => (None, None),
         };
-        link.fail(link.failed_with(error.to_string(), suspect, kind))
+        let text = match (&error, &self.home) {
+            (RunError::Failed(Failure { suspect: Suspect::Switch(node), .. }), Some(home)) => {
+                format!("{error} ({})", home.place.fabric.name(*node))
+            }
+            _ => error.to_string(),
+        };
+        link.fail(link.failed_with(text, suspect, kind))
     }
 }
 
@@ -271,35 +350,42 @@ pub(crate) fn driver(
 /// Who sums.
 enum Sums {
     Switch(Box<WorkerDriver<AnyNode<[u8]>>>),
-    Hosts(Box<Hosts>),
+    Whole(Box<Whole>),
 }
 
 impl Sums {
     fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
         Ok(match &admitted.by_hosts {
             None => Sums::Switch(Box::new(dense_driver(config, admitted, socket)?)),
-            Some(_) => Sums::Hosts(Box::new(Hosts::new(config, admitted, socket)?)),
+            Some(_) => {
+                let jobs = Jobs::Hosts(Box::new(HostJobs::new(config, admitted, socket)?));
+                Sums::Whole(Box::new(Whole::new(config, jobs)))
+            }
         })
+    }
+
+    fn is_in_fabric(&self) -> bool {
+        matches!(self, Sums::Whole(whole) if matches!(whole.jobs, Jobs::Fabric(_)))
     }
 
     fn watch(&mut self) -> Watch {
         match self {
             Sums::Switch(driver) => driver.watch(),
-            Sums::Hosts(hosts) => hosts.watch(),
+            Sums::Whole(whole) => whole.watch(),
         }
     }
 
     fn statistics(&self) -> Statistics {
         match self {
             Sums::Switch(driver) => driver.statistics(),
-            Sums::Hosts(hosts) => hosts.statistics(),
+            Sums::Whole(whole) => whole.statistics(),
         }
     }
 
     fn waker(&self) -> Waker {
         match self {
             Sums::Switch(driver) => driver.waker(),
-            Sums::Hosts(hosts) => hosts.waker(),
+            Sums::Whole(whole) => whole.waker(),
         }
     }
 }

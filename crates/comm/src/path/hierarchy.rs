@@ -128,7 +128,7 @@ impl HierarchyPath {
             let own = call.elements as usize * call.width();
             let output = match (call.kind, buffers) {
                 (CollectiveKind::ReduceScatter, Buffers::InPlace(vector)) => &mut vector[call.rank as usize * own..][..own],
-                (_, buffers) => buffers.output_mut(),
+                (_, buffers) => output_of(buffers),
             };
             mean::divide(call.op.dtype, output, call.world);
         }
@@ -391,7 +391,7 @@ impl Run<'_> {
         let whole = (CollectiveKind::AllGather, op, bytes as u64);
         self.locally(Awaited::Ranks, whole, &mut Buffers::Apart { input: given, output })?;
         self.between(CollectiveKind::AllGather, op, (most * bytes) as u64, &mut Buffers::InPlace(shares))?;
-        let output = buffers.output_mut();
+        let output = output_of(buffers);
         if self.is_first() {
             for (host, there) in path.hosts.iter().enumerate() {
                 for (place, rank) in there.ranks.iter().enumerate() {
@@ -445,6 +445,14 @@ impl Run<'_> {
             Buffers::Apart { output, .. } => output.copy_from_slice(mine),
         }
         Ok(())
+    }
+}
+
+/// All of where results go.
+fn output_of<'a>(buffers: &'a mut Buffers<'_>) -> &'a mut [u8] {
+    match buffers {
+        Buffers::InPlace(bytes) => bytes,
+        Buffers::Apart { output, .. } => output,
     }
 }
 

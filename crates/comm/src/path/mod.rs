@@ -12,6 +12,7 @@ pub(crate) mod operators;
 pub(crate) mod patience;
 pub(crate) mod star;
 pub(crate) mod traffic;
+pub(crate) mod whole;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ pub(crate) enum Path {
     Alone(Box<operators::Operators>),
     Memory(Box<memory::MemoryPath>),
     Datagrams(Box<datagrams::DatagramPath>),
-    Fabric(Box<fabric::FabricPath>),
+    Fabric(Box<datagrams::DatagramPath>),
     Hierarchy(Box<hierarchy::HierarchyPath>),
 }
 
@@ -73,6 +74,8 @@ pub enum PathReport {
         payload_bytes: u32,
         /// Packets under way.
         window: u32,
+        /// Why hosts sum by themselves, if they do: then vectors travel between them, and not over the fabric.
+        by_hosts: Option<String>,
     },
     /// Ranks that share hosts: through shared memory in each host, and from one rank of each between hosts.
     Hierarchy {
@@ -116,7 +119,10 @@ impl fmt::Display for PathReport {
         match self {
             PathReport::Alone => f.write_str("one rank, nothing travels"),
             PathReport::Memory { .. } => f.write_str("shared memory (all ranks are on this host)"),
-            PathReport::Fabric { manager, file, host, system, payload_bytes, window } => write!(
+            PathReport::Fabric { file, host, by_hosts: Some(why), .. } => {
+                write!(f, "UDP from {host} of {file} to the other hosts, which sum by themselves, without the fabric: {why}")
+            }
+            PathReport::Fabric { manager, file, host, system, payload_bytes, window, .. } => write!(
                 f,
                 "{system} over the fabric {file}, as {host}, {payload_bytes} bytes a packet, {window} packets under way (its manager: {manager})"
             ),

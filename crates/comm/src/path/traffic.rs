@@ -14,11 +14,24 @@ struct Lives {
     gone: Statistics,
     /// Of the present one.
     watch: Watch,
+    /// Of a host's port in a fabric, which stays while vectors travel elsewhere.
+    stays: Option<Watch>,
+}
+
+impl Lives {
+    /// Everything but what the present driver has counted.
+    fn others(&self) -> Statistics {
+        let mut all = self.gone.clone();
+        if let Some(stays) = self.stays.as_ref().map(Watch::read) {
+            all.add(&stays.counters, &stays.sent);
+        }
+        all
+    }
 }
 
 impl Traffic {
     pub(crate) fn of(watch: Watch) -> Self {
-        Traffic(Mutex::new(Lives { gone: Statistics::default(), watch }))
+        Traffic(Mutex::new(Lives { gone: Statistics::default(), watch, stays: None }))
     }
 
     /// A driver has done its work, and another one takes its place.
@@ -26,6 +39,19 @@ impl Traffic {
         let mut lives = locked(&self.0);
         lives.gone.add(&done.counters, &done.sent);
         lives.watch = watch;
+    }
+
+    /// Vectors leave the fabric, whose port goes on counting, for this driver.
+    pub(crate) fn go_away(&self, watch: Watch) {
+        let mut lives = locked(&self.0);
+        lives.stays = Some(std::mem::replace(&mut lives.watch, watch));
+    }
+
+    /// Vectors travel over the fabric again, by the port that they had left, which has counted all the time.
+    pub(crate) fn come_back(&self, done: &Statistics, watch: Watch) {
+        let mut lives = locked(&self.0);
+        lives.gone.add(&done.counters, &done.sent);
+        (lives.watch, lives.stays) = (watch, None);
     }
 
     /// Another driver takes the place of one that is gone, and has written its last counts down.
@@ -37,7 +63,7 @@ impl Traffic {
 
     /// Everything, where the present driver's counts are these.
     pub(crate) fn with(&self, present: &Statistics) -> Statistics {
-        let mut all = locked(&self.0).gone.clone();
+        let mut all = locked(&self.0).others();
         all.add(&present.counters, &present.sent);
         all
     }
@@ -45,7 +71,7 @@ impl Traffic {
     /// Everything up to a moment that is at most [`Watch::INTERVAL`] ago.
     pub(crate) fn read(&self) -> Statistics {
         let lives = locked(&self.0);
-        let (mut all, present) = (lives.gone.clone(), lives.watch.read());
+        let (mut all, present) = (lives.others(), lives.watch.read());
         all.add(&present.counters, &present.sent);
         all
     }

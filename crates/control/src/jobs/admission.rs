@@ -99,8 +99,11 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     if wish.window.is_some_and(|window| window == 0 || window > WINDOW_MAX) {
         return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));
     }
+    // Where hosts sum by themselves it does not matter what they had before.
+    let sums_nothing = matches!(join.by_hosts, ByHosts::Only(_));
     // What else there is keeps memory at a switch that nobody counts here, or needs several switches.
     if config.fabric.is_none()
+        && !sums_nothing
         && !matches!(wish.system, System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_))
     {
         // As the request has it.

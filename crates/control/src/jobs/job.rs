@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::config::ConnectionId;
 use crate::call::CallDescription;
-use crate::message::{Admitted, Join, OperationPlan, PeerInfo, WAITING_RANKS_MAX};
+use crate::message::{Admitted, ByHosts, Join, OperationPlan, PeerInfo, WAITING_RANKS_MAX};
 
 /// How far a job is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +93,14 @@ pub(super) struct Stall {
     /// What the ranks did when that was last found.
     pub(super) calls: BTreeMap<u32, CallDescription>,
     pub(super) next_diagnosis_ms: u64,
+    /// A rank has said it; otherwise it is only looked into, and ranks are told nothing.
+    pub(super) is_reported: bool,
+}
+
+impl Stall {
+    pub(super) fn new(since_ms: u64, until_ms: u64, patience_ms: u64, next_diagnosis_ms: u64) -> Self {
+        Stall { since_ms, until_ms, patience_ms, calls: BTreeMap::new(), next_diagnosis_ms, is_reported: false }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -114,6 +122,8 @@ pub(super) struct Job {
     pub(super) members: BTreeMap<u32, Member>,
     /// Ranks that had joined and have gone again, with where they came from, while the job waits for others.
     pub(super) gone: BTreeMap<u32, SocketAddr>,
+    /// When its hosts have begun to sum by themselves.
+    pub(super) by_hosts_since_ms: u64,
     pub(super) plans: Option<Vec<OperationPlan>>,
     /// What was admitted, but for the address of the switch, which depends on the way that a rank has come.
     pub(super) admitted: Option<(Box<Admitted>, u16)>,
@@ -144,6 +154,12 @@ impl Job {
 
     pub(super) fn is_complete(&self) -> bool {
         self.members.len() as u32 == self.world
+    }
+
+    /// Whether its hosts may go on by themselves where the fabric does not carry it any more.
+    pub(super) fn may_go_by_hosts(&self) -> bool {
+        let may = |member: &Member| member.join.node.is_some() && member.join.by_hosts == ByHosts::WhereFull;
+        self.by_hosts.is_none() && self.members.values().all(may)
     }
 
     pub(super) fn all_left(&self) -> bool {

@@ -1,6 +1,9 @@
 //! A job from the arrival of its last rank to its end.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+
+use fanin_systems::System;
 
 use super::config::{Action, ConnectionId, Note, OpenJob, window_packets};
 use super::job::{Job, Member, Phase, Presence};
@@ -9,6 +12,13 @@ use super::text::{ranks, span, verb};
 use super::{FAILURES_REMEMBERED, Jobs, Stage, WAITING_INTERVAL_MS, admission};
 use crate::message::{Admitted, ByHosts, Failed, FailureKind, Join, Refusal, ResumeState, SwitchMessage};
 use crate::{ALIVE_INTERVAL_MS, SILENCE_MS_MIN, resume};
+
+/// How long hosts of a fabric sum by themselves at least before they are sent back, in ms; twice as long after each time.
+const RETURN_AFTER_MS: u64 = 1_000;
+/// After so many times it does not get longer.
+const RETURNS_SLOWER: u32 = 6;
+/// How many jobs are remembered that have been sent back, before those that have ended are forgotten.
+const RETURNS_REMEMBERED: usize = 1_024;
 
 impl Jobs {
     /// All ranks have joined: works out what the job is and asks the driver to open it.
@@ -42,7 +52,7 @@ impl Jobs {
             Err(text) => return self.fail(job_id, FailureKind::Full, text, None),
         };
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
-        (job.memory_bytes, job.by_hosts) = (memory_bytes, by_hosts.clone());
+        (job.memory_bytes, job.by_hosts, job.by_hosts_since_ms) = (memory_bytes, by_hosts.clone(), now_ms);
         job.phase = Phase::Opening;
         job.deadline_ms = now_ms.saturating_add(job.patience_ms);
         // The lists of every rank were needed for that only.
@@ -94,7 +104,7 @@ impl Jobs {
             ByHosts::Only(why) => why.clone(),
             by_hosts => match self.room_for(&asked) {
                 Ok(()) => return Ok((asked.bytes(), None)),
-                Err(text) if by_hosts.is_never() => return Err(text),
+                Err(text) if by_hosts.is_never() || self.config.fabric.is_some() => return Err(text),
                 Err(text) => text,
             },
         };
@@ -119,6 +129,38 @@ impl Jobs {
         for job_id in self.jobs.values().filter(by_hosts).map(|job| job.id).collect::<Vec<_>>() {
             self.send_job_back(job_id);
         }
+    }
+
+    /// Jobs of a fabric whose hosts sum by themselves and that may be sent back now if the fabric can take them: their number, their system and
+    /// the hosts of their ranks. A job waits twice as long after each time that it was sent back.
+    pub fn away(&self, now_ms: u64) -> Vec<(u16, System, Vec<String>)> {
+        let waits = |job: &&Job| {
+            let pause_ms = RETURN_AFTER_MS << self.returns.get(&job.name).copied().unwrap_or(0).min(RETURNS_SLOWER);
+            job.by_hosts.is_some() && job.phase == Phase::Running && job.by_hosts_since_ms + pause_ms <= now_ms
+        };
+        let told = |job: &Job| {
+            let join = &job.members.values().next()?.join;
+            let hosts = job.members.values().filter_map(|member| member.join.node.clone()).collect();
+            Some((job.id, join.wish.system, hosts))
+        };
+        self.jobs.values().filter(waits).filter_map(told).collect()
+    }
+
+    /// Whether hosts of any job sum by themselves.
+    pub fn any_away(&self) -> bool {
+        self.jobs.values().any(|job| job.by_hosts.is_some())
+    }
+
+    /// The fabric can take this job again.
+    pub fn on_fit(&mut self, job_id: u16) {
+        let Some(job) = self.jobs.get(&job_id).filter(|job| job.by_hosts.is_some()) else { return };
+        let name = job.name.clone();
+        if self.returns.len() >= RETURNS_REMEMBERED {
+            let known: BTreeSet<String> = self.jobs.values().map(|job| job.name.clone()).collect();
+            self.returns.retain(|name, _| known.contains(name));
+        }
+        *self.returns.entry(name).or_default() += 1;
+        self.send_job_back(job_id);
     }
 
     fn send_job_back(&mut self, job_id: u16) {
@@ -269,6 +311,7 @@ impl Jobs {
     /// All ranks have left.
     fn end(&mut self, job_id: u16) {
         let Some(job) = self.jobs.remove(&job_id) else { return };
+        self.returns.remove(&job.name);
         self.close_node(&job);
         self.actions.push_back(Action::Note(Note::Ended { job_id, peer: job.peer(), name: job.name }));
     }

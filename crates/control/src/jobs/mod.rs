@@ -31,7 +31,7 @@ mod room;
 mod stall;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use fanin_core::hash::derive;
@@ -41,8 +41,8 @@ pub use config::{Action, ConnectionId, JobsConfig, Note, OpenJob, WINDOW_MAX, me
 pub use job::Phase;
 
 use crate::message::{
-    ABORT_TEXT_CHARS_MAX, ClientMessage, Failed, FailureKind, Hello, Join, Refusal, Refused, SHARE_KEY_BYTES_MAX, SHARE_VALUE_BYTES_MAX,
-    SHARES_MAX, SwitchHello, SwitchMessage,
+    ABORT_TEXT_CHARS_MAX, ByHosts, ClientMessage, Failed, FailureKind, Hello, Join, Refusal, Refused, SHARE_KEY_BYTES_MAX,
+    SHARE_VALUE_BYTES_MAX, SHARES_MAX, SwitchHello, SwitchMessage,
 };
 use crate::{ALIVE_INTERVAL_MS, MAGIC, VERSION};
 use job::{Job, Member, Presence};
@@ -110,8 +110,10 @@ pub struct Jobs {
     next_alive_ms: u64,
     alive_sequence: u64,
     draining_until_ms: Option<u64>,
-    /// Switches of the fabric that do not answer their manager.
-    gone_switches: BTreeSet<String>,
+    /// Switches of the fabric that do not answer their manager, and since when.
+    gone_switches: BTreeMap<String, u64>,
+    /// How often jobs have been sent back to the fabric, by name.
+    returns: BTreeMap<String, u32>,
 }
 
 impl Jobs {
@@ -133,7 +135,8 @@ impl Jobs {
             next_alive_ms: 0,
             alive_sequence: 0,
             draining_until_ms: None,
-            gone_switches: BTreeSet::new(),
+            gone_switches: BTreeMap::new(),
+            returns: BTreeMap::new(),
         }
     }
 
@@ -362,7 +365,7 @@ impl Jobs {
         let window = join.wish.window.unwrap_or_else(|| config::window_packets(self.config.window_bytes, payload_bytes));
         // Nothing is set aside yet: whoever brings one rank must not keep others out. But where there is no room now, no rank need wait.
         let asked = Asked { name: &join.job, wish: &join.wish, world: join.world, window, payload_bytes };
-        if join.by_hosts.is_never() {
+        if join.by_hosts.is_never() || (self.config.fabric.is_some() && join.by_hosts == ByHosts::WhereFull) {
             self.room_for(&asked).map_err(full)?;
         }
         let Some(id) = self.free_job_id() else { return Err(full("all job numbers are taken".into())) };
@@ -379,6 +382,7 @@ impl Jobs {
             deadline_ms: now_ms.saturating_add(join.wish.patience_ms),
             members: BTreeMap::new(),
             gone: BTreeMap::new(),
+            by_hosts_since_ms: 0,
             plans: None,
             admitted: None,
             packets: Vec::new(),

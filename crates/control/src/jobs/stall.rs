@@ -7,10 +7,16 @@ use super::diagnosis::{Evidence, Verdict, judge};
 use super::job::{Describing, Job, Phase, Presence, Stall};
 use super::text::span;
 use super::{Jobs, TICK_MS};
-use crate::message::SwitchMessage;
+use crate::message::{FailureKind, SwitchMessage};
 
 /// The shortest and the longest time between two diagnoses of one job, in ms. The time grows with how long nothing has moved.
 const DIAGNOSIS_INTERVAL_MS: (u64, u64) = (1_000, 30_000);
+/// For how long nothing moves, in ms, before hosts of a fabric go on by themselves: longer than a restart of a switch takes.
+const HOSTS_AFTER_MS: u64 = 3_000;
+/// The same where a switch has not answered for [`GONE_MS`].
+const HOSTS_AFTER_GONE_MS: u64 = 2_000;
+/// How long a switch of the fabric does not answer before its manager asks by itself whether jobs move.
+const GONE_MS: u64 = 2_000;
 
 impl Jobs {
     /// The data plane has seen packets that do not fit the operation: ranks may be in different calls.
@@ -22,17 +28,27 @@ impl Jobs {
     }
 
     /// A switch of the fabric answers its manager, or does not any more; part of what ranks are told when nothing moves.
-    pub fn on_fabric_switch(&mut self, name: &str, answers: bool) {
+    pub fn on_fabric_switch(&mut self, now_ms: u64, name: &str, answers: bool) {
         if answers {
             self.gone_switches.remove(name);
         } else {
-            self.gone_switches.insert(name.to_owned());
+            self.gone_switches.entry(name.to_owned()).or_insert(now_ms);
         }
+    }
+
+    /// A switch of the fabric does not take a running job any more, for this reason.
+    pub fn on_fabric_refusal(&mut self, job_id: u16, text: String) {
+        self.fail(job_id, FailureKind::Switch, text, None);
+    }
+
+    /// Whether a switch of the fabric has not answered for so long that jobs may not move.
+    fn has_lost_switches(&self, now_ms: u64) -> bool {
+        self.gone_switches.values().any(|since_ms| since_ms + GONE_MS <= now_ms)
     }
 
     /// Which switches do not answer, to be added to what ranks are told.
     fn gone_switches(&self) -> String {
-        let names: Vec<&str> = self.gone_switches.iter().map(String::as_str).collect();
+        let names: Vec<&str> = self.gone_switches.keys().map(String::as_str).collect();
         if names.is_empty() { String::new() } else { format!("; switches that do not answer: {}", names.join(", ")) }
     }
 
@@ -68,7 +84,10 @@ impl Jobs {
                 (stall.until_ms, stall.patience_ms) = (until_ms, patience_ms);
             }
             Some(_) => {}
-            None => job.stall = Some(Stall { since_ms, until_ms, patience_ms, calls: BTreeMap::new(), next_diagnosis_ms: now_ms }),
+            None => job.stall = Some(Stall::new(since_ms, until_ms, patience_ms, now_ms)),
+        }
+        if let Some(stall) = &mut job.stall {
+            stall.is_reported = true;
         }
         let due = job.stall.as_ref().is_none_or(|stall| stall.next_diagnosis_ms <= now_ms);
         match &mut job.describing {
@@ -101,7 +120,14 @@ impl Jobs {
     }
 
     pub(super) fn tick_stall(&mut self, now_ms: u64, job_id: u16) {
-        let Some(job) = self.jobs.get(&job_id) else { return };
+        let has_lost_switches = self.has_lost_switches(now_ms);
+        let Some(job) = self.jobs.get_mut(&job_id) else { return };
+        let is_idle = job.describing.is_none() && job.stall.is_none();
+        let looked = job.last_diagnosis_ms.is_some_and(|last| last + DIAGNOSIS_INTERVAL_MS.0 > now_ms);
+        // Ranks would say so later that nothing moves.
+        if has_lost_switches && is_idle && !looked && job.may_go_by_hosts() {
+            job.stall = Some(Stall::new(now_ms, now_ms.saturating_add(job.patience_ms), job.patience_ms, now_ms));
+        }
         match (&job.describing, &job.stall) {
             (Some(describing), _) if describing.until_ms <= now_ms => self.conclude(now_ms, job_id),
             (None, Some(stall)) if stall.next_diagnosis_ms <= now_ms => self.describe(now_ms, job_id, true),
@@ -119,23 +145,33 @@ impl Jobs {
     }
 
     fn conclude(&mut self, now_ms: u64, job_id: u16) {
-        let gone = self.gone_switches();
+        let (gone, has_lost_switches) = (self.gone_switches(), self.has_lost_switches(now_ms));
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
         let Some(Describing { stalled, .. }) = job.describing.take() else { return };
         let calls = answers(job);
         let moved = job.stall.as_ref().is_some_and(|stall| !stall.calls.is_empty() && stall.calls != calls);
+        let is_second = job.stall.as_ref().is_some_and(|stall| !stall.calls.is_empty());
+        let is_reported = job.stall.as_ref().is_none_or(|stall| stall.is_reported);
+        let may_go_by_hosts = job.may_go_by_hosts();
         let (since_ms, until_ms, patience_ms) = match &job.stall {
             Some(stall) => (stall.since_ms, stall.until_ms, stall.patience_ms),
             None => (now_ms, now_ms.saturating_add(job.patience_ms), job.patience_ms),
         };
         let idle_ms = now_ms.saturating_sub(since_ms);
-        match verdict(job, &calls, idle_ms) {
+        let verdict = verdict(job, &calls, idle_ms);
+        let is_of_the_path = may_go_by_hosts && all_wait(job, &calls);
+        let hosts_after_ms = if has_lost_switches { HOSTS_AFTER_GONE_MS } else { HOSTS_AFTER_MS }.min(patience_ms / 2);
+        match verdict {
             Verdict::Hopeless { kind, text, suspect } => self.fail(job_id, kind, text, suspect),
             // Ranks were asked for a mismatch and there is none; the rest is not known to be wrong.
             _ if !stalled => {}
             Verdict::Fine => job.stall = None,
             // Not stuck but slow, or the cause has gone. A rank that still waits will say so.
             Verdict::Waiting { .. } if moved => job.stall = None,
+            // Every rank has called what the others wait for: what does not move are packets.
+            Verdict::Waiting { text, .. } if is_of_the_path && is_second && idle_ms >= hosts_after_ms => {
+                self.fail(job_id, FailureKind::Switch, format!("{text}{gone}"), None);
+            }
             Verdict::Waiting { kind, text, suspect } if until_ms <= now_ms => {
                 let text = format!("{text}; that is longer than the {} that ranks wait for one another{gone}", span(patience_ms));
                 self.fail(job_id, kind, text, suspect);
@@ -143,8 +179,12 @@ impl Jobs {
             Verdict::Waiting { text, .. } => {
                 let text = text + &gone;
                 let (least, most) = DIAGNOSIS_INTERVAL_MS;
-                let next = (now_ms + idle_ms.clamp(least, most)).min(until_ms).max(now_ms + TICK_MS);
-                job.stall = Some(Stall { since_ms, until_ms, patience_ms, calls, next_diagnosis_ms: next });
+                let pause_ms = if is_of_the_path { least } else { idle_ms.clamp(least, most) };
+                let next = (now_ms + pause_ms).min(until_ms).max(now_ms + TICK_MS);
+                job.stall = Some(Stall { since_ms, until_ms, patience_ms, calls, next_diagnosis_ms: next, is_reported });
+                if !is_reported {
+                    return;
+                }
                 for connection in job.connections() {
                     self.actions.push_back(Action::Send(connection, SwitchMessage::Notice { text: text.clone() }));
                 }
@@ -157,6 +197,12 @@ impl Jobs {
 /// What ranks have said in this diagnosis.
 fn answers(job: &Job) -> BTreeMap<u32, crate::CallDescription> {
     job.members.iter().filter(|(_, member)| member.answered && !member.has_left()).filter_map(|(rank, m)| Some((*rank, m.call?))).collect()
+}
+
+/// Whether all ranks are there, and have called the earliest operation that is not over: nobody waits for a user.
+fn all_wait(job: &Job, calls: &BTreeMap<u32, crate::CallDescription>) -> bool {
+    let earliest = calls.values().map(|call| (call.operation, !call.is_idle())).min();
+    calls.len() as u32 == job.world && earliest.is_some_and(|(_, in_call)| in_call)
 }
 
 fn verdict(job: &Job, calls: &BTreeMap<u32, crate::CallDescription>, idle_ms: u64) -> Verdict {

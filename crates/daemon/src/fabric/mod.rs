@@ -23,6 +23,6 @@ mod switches;
 pub use client::{FabricClient, FabricClientError};
 pub use nodes::{driver_config, node_config, port_status, reasons};
 pub use operators::Operators;
-pub(crate) use switches::{Observer, Switches};
+pub(crate) use switches::{Observer, Seen, Switches};
 
 pub use service::{FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};

@@ -1,8 +1,8 @@
 //! A manager's end of the control connections to all switches of a fabric, each on a thread of its own: a switch that is slow or gone holds no other
 //! one up. A switch that was restarted knows nothing of the jobs that run, and is told of them again.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use fanin_control::JobAnnouncement;
 use fanin_core::NodeId;
 use fanin_fabric::Fabric;
+use fanin_systems::System;
 
 use super::client::{FabricClient, FabricClientError};
 
@@ -22,8 +23,20 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// What becomes of a job that is to begin: nothing, or why it cannot.
 pub(crate) type Begun = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// Is told by name which switch answers, and which does not any more.
-pub(crate) type Observer = Arc<dyn Fn(&str, bool) + Send + Sync>;
+/// What a manager sees of its switches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    /// By name: whether a switch answers.
+    Answers(String, bool),
+    /// A switch that was restarted does not take a job that runs, for this reason.
+    Refuses(u16, String),
+}
+
+/// Is told what is seen.
+pub(crate) type Observer = Arc<dyn Fn(Seen) + Send + Sync>;
+
+/// By switch that answers: its neighbours by links that are up, when it was last asked.
+type Links = Mutex<BTreeMap<NodeId, Vec<String>>>;
 
 /// What the thread of a switch is to do.
 enum Order {
@@ -58,6 +71,9 @@ impl Beginning {
 pub(crate) struct Switches {
     fabric: Arc<Fabric>,
     orders: Vec<Sender<Order>>,
+    links: Arc<Links>,
+    /// Switches that have no job are asked too how they are.
+    asks_all: Arc<AtomicBool>,
 }
 
 impl Switches {
@@ -66,16 +82,61 @@ impl Switches {
     /// # Errors
     /// Where the kernel gives no thread.
     pub(crate) fn new(fabric: Arc<Fabric>, observe: &Observer) -> std::io::Result<Self> {
-        let mut orders = Vec::new();
+        let (mut orders, links, asks_all) = (Vec::new(), Arc::new(Links::default()), Arc::new(AtomicBool::new(false)));
         for number in fabric.map.hosts()..fabric.map.nodes() {
             let (tell, told) = channel();
             let (node, observe) = (NodeId(number), observe.clone());
-            let switch =
-                Switch { fabric: fabric.clone(), node, jobs: BTreeMap::new(), client: None, instance: None, answers: true, observe };
+            let switch = Switch {
+                fabric: fabric.clone(),
+                node,
+                jobs: BTreeMap::new(),
+                client: None,
+                instance: None,
+                answers: true,
+                observe,
+                links: links.clone(),
+                asks_all: asks_all.clone(),
+            };
             thread::Builder::new().name(format!("fanin-to-{}", fabric.name(NodeId(number)))).spawn(move || switch.serve(&told))?;
             orders.push(tell);
         }
-        Ok(Switches { fabric, orders })
+        Ok(Switches { fabric, orders, links, asks_all })
+    }
+
+    /// Whether all switches are asked how they are, also those that have no job: [`Switches::carries`] needs it.
+    pub(crate) fn ask_all(&self, ask: bool) {
+        self.asks_all.store(ask, Ordering::Relaxed);
+    }
+
+    /// Whether a job of these hosts would get through, as far as the switches have told last: by every switch and every link or, where the system
+    /// goes on without some, by any way from each host to each other one.
+    pub(crate) fn carries(&self, system: &System, hosts: &[String]) -> bool {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(hosts) = hosts.iter().map(|name| self.fabric.node_named(name)).collect::<Option<Vec<NodeId>>>() else { return false };
+        let is_up = |one: NodeId, other: NodeId| {
+            let hears =
+                |at: NodeId, from: NodeId| links.get(&at).is_some_and(|peers| peers.iter().any(|peer| peer == self.fabric.name(from)));
+            let switches = [(one, other), (other, one)].into_iter().filter(|(at, _)| !self.fabric.map.is_host(*at));
+            switches.into_iter().all(|(at, from)| hears(at, from))
+        };
+        let switches = (self.fabric.map.hosts()..self.fabric.map.nodes()).map(NodeId);
+        if !system.goes_on_without_switches() {
+            let matters = |node: NodeId| !self.fabric.map.is_host(node) || hosts.contains(&node);
+            return switches.into_iter().all(|switch| {
+                let mut others = self.fabric.map.neighbours(switch).iter().map(|next| next.node).filter(|next| matters(*next));
+                links.contains_key(&switch) && others.all(|next| is_up(switch, next))
+            });
+        }
+        let Some(&first) = hosts.first() else { return true };
+        let (mut reached, mut left) = (BTreeSet::from([first]), vec![first]);
+        while let Some(node) = left.pop() {
+            for next in self.fabric.map.neighbours(node) {
+                if is_up(node, next.node) && reached.insert(next.node) {
+                    left.push(next.node);
+                }
+            }
+        }
+        hosts.iter().all(|host| reached.contains(host))
     }
 
     /// The numbers of hosts, by their names.
@@ -135,6 +196,8 @@ struct Switch {
     /// Whether it has answered last.
     answers: bool,
     observe: Observer,
+    links: Arc<Links>,
+    asks_all: Arc<AtomicBool>,
 }
 
 impl Switch {
@@ -167,8 +230,12 @@ impl Switch {
             for (job, told) in self.jobs.values_mut().filter(|(_, told)| !*told) {
                 match client.announce(job) {
                     Err(error @ FabricClientError::Refused { .. }) => {
-                        // Others are not held up by it; ranks that need the switch find that nothing moves.
+                        // Others are not held up by it; ranks that go on and need the switch find that nothing moves.
                         tracing::error!(job = job.job, %error, "a job that runs is not taken again");
+                        if !job.system.goes_on_without_switches() {
+                            let text = format!("{} does not take the job again: {error}", self.fabric.name(self.node));
+                            (self.observe)(Seen::Refuses(job.job, text));
+                        }
                     }
                     result => drop(result?),
                 }
@@ -188,7 +255,10 @@ impl Switch {
         let answers = !matches!(result, Err(FabricClientError::Connection { .. }));
         if answers != self.answers {
             self.answers = answers;
-            (self.observe)(self.fabric.name(self.node), answers);
+            (self.observe)(Seen::Answers(self.fabric.name(self.node).to_owned(), answers));
+        }
+        if !answers {
+            self.links.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.node);
         }
         result
     }
@@ -218,11 +288,15 @@ impl Switch {
 
     /// Whether the switch is still the one that knows the jobs.
     fn look(&mut self) {
-        if self.jobs.is_empty() {
+        if self.jobs.is_empty() && !self.asks_all.load(Ordering::Relaxed) {
             return;
         }
-        if self.ask(|client| client.status().map(drop)).is_err() {
-            self.client = None;
+        match self.ask(FabricClient::status) {
+            Ok(status) => {
+                let up = status.ports.into_iter().filter(fanin_control::fabric::PortStatus::is_up).map(|port| port.peer).collect();
+                self.links.lock().unwrap_or_else(PoisonError::into_inner).insert(self.node, up);
+            }
+            Err(_) => self.client = None,
         }
     }
 }

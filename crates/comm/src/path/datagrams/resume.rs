@@ -14,6 +14,7 @@ use crate::call::{Blocks, Buffers, Call};
 use crate::error::CommError;
 use crate::link::{Link, Opened};
 use crate::meeting::{self, NotRejoined};
+use crate::path::fabric;
 use crate::path::patience::Patience;
 
 /// What a rank remembers beyond its running call.
@@ -86,7 +87,13 @@ impl DatagramPath {
         let state = self.state(running.as_ref().map(|(call, _)| *call), next);
         let rejoined = loop {
             let place = link.place();
-            match meeting::rejoin(&self.config, &place, &state) {
+            // What it had in a fabric is over, or is begun anew.
+            self.leave_fabric();
+            let rejoined = match &self.home {
+                None => meeting::rejoin(&self.config, &place, &state),
+                Some(home) => meeting::fabric::rejoin(&self.config, home, &place, &state, fabric::enter),
+            };
+            match rejoined {
                 Ok(rejoined) => break rejoined,
                 Err(NotRejoined::SentBack) => link.go_home(),
                 Err(NotRejoined::Failed(error)) if link.go_elsewhere(&place, &error) => {}
