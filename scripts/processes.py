@@ -68,13 +68,17 @@ class Crew:
                 raise Failed(f"`{spoken(process.args)}` has not said {words!r} in time{self.last_words(process)}")
             time.sleep(0.02)
 
-    def last_words(self, process: subprocess.Popen) -> str:
-        """The end of what the process has said, to be added to an error."""
+    def words(self, process: subprocess.Popen) -> str:
+        """What the process has said: its standard output, then its errors."""
         texts = []
         for file in self._files[process.pid]:
             file.seek(0)
             texts.append(file.read().strip())
-        words = "\n".join(text for text in texts if text)
+        return "\n".join(text for text in texts if text)
+
+    def last_words(self, process: subprocess.Popen) -> str:
+        """The end of what the process has said, to be added to an error."""
+        words = self.words(process)
         return f": {words[-1_000:]}" if words else ""
 
     def end(self) -> None:

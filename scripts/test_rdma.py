@@ -36,7 +36,7 @@ class Rdma(unittest.TestCase):
             self.assertIn(f"udp:127.0.0.1:{guest.switch_port}/127.0.0.1:{guest.card_port}", command[3])
             words = guest.command(Path("kernel"), Path("root"))
             self.assertTrue(any(f"local.port={guest.card_port},remote.type=inet,remote.host=127.0.0.1,remote.port={guest.switch_port}" in word for word in words))
-        self.assertEqual(command[4:], ["--rdma-ring", "7:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3", "--loss", "0.01"])
+        self.assertEqual(command[4:], ["--rdma-ring", "7:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3:silence=60s", "--loss", "0.01"])
         self.assertNotIn("--rdma-ring", rdma.switch_command("fanin", rdma.CASES["control"], crew))
 
     def test_each_rack_has_its_guests_and_an_end_of_the_cable_between_them(self) -> None:
@@ -45,8 +45,8 @@ class Rdma(unittest.TestCase):
         below = rdma.switch_command("fanin", case, crew, None, (crew[:2], "udp:127.0.0.1:1/127.0.0.1:2", True))
         above = rdma.switch_command("fanin", case, crew, None, (crew[2:], "udp:127.0.0.1:3/127.0.0.1:4", False))
         everybody = "7:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3,10.99.0.4"
-        self.assertEqual(below[4:], ["--rdma-ring", f"{everybody}:here=10.99.0.1,10.99.0.2", "--uplink", "udp:127.0.0.1:1/127.0.0.1:2"])
-        self.assertEqual(above[4:], ["--rdma-ring", everybody])
+        self.assertEqual(below[4:], ["--rdma-ring", f"{everybody}:here=10.99.0.1,10.99.0.2:silence=60s", "--uplink", "udp:127.0.0.1:1/127.0.0.1:2"])
+        self.assertEqual(above[4:], ["--rdma-ring", f"{everybody}:silence=60s"])
         for command, guests_there in ((below, crew[:2]), (above, crew[2:])):
             self.assertEqual(command[3].count("udp:"), 3)
             self.assertTrue(all(f"127.0.0.1:{guest.switch_port}/" in command[3] for guest in guests_there))
@@ -77,7 +77,7 @@ class Rdma(unittest.TestCase):
     def test_each_run_has_other_vectors_and_the_same_first_numbers_where_that_is_the_case(self) -> None:
         crew = rdma.plugged(rdma.CASES["numbers"], 2)
         first, second = (rdma.other_vectors(crew, run)[1].arguments for run in (0, 1))
-        self.assertEqual(first[-6:], ["--retries", "6", "--psn", "0", "--first-operation", "0"])
+        self.assertEqual(first[-6:], ["--retries", "7", "--psn", "0", "--first-operation", "0"])
         self.assertEqual(second[:-1], first[:-1])
         self.assertEqual(second[-1], "100")
         self.assertNotIn("--psn", rdma.plugged(rdma.CASES["clean"], 2)[0].arguments)
@@ -87,8 +87,8 @@ class Rdma(unittest.TestCase):
         crew = rdma.plugged(case, 3)
         self.assertEqual([len(guest.more) for guest in crew], [2, 2, 2])
         command = rdma.switch_command("fanin", case, crew)
-        self.assertIn("8:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3", command)
-        self.assertIn("9:i32:sum:10.99.0.3,10.99.0.2,10.99.0.1", command)
+        self.assertIn("8:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3:silence=60s", command)
+        self.assertIn("9:i32:sum:10.99.0.3,10.99.0.2,10.99.0.1:silence=60s", command)
         self.assertEqual(crew[0].more[1][:2], ["--rank", "2"])
         append = crew[0].command(Path("kernel"), Path("root"))[-1]
         self.assertEqual(append.count("+--rank:"), 2)
@@ -96,6 +96,18 @@ class Rdma(unittest.TestCase):
         self.assertEqual((found["wrong"], found["unsummed"]), (4, 3))
         with self.assertRaisesRegex(Failed, "has not ended well"):
             rdma.outcome(CONSOLE, 2)
+
+    def test_only_where_a_worker_dies_it_is_found_out_soon(self) -> None:
+        for name, case in rdma.CASES.items():
+            command = " ".join(rdma.switch_command("fanin", case, rdma.plugged(case, 3)))
+            self.assertEqual(":silence=" in command, case.summed and case.killed is None, name)
+        self.assertEqual({case.retries for case in rdma.CASES.values()}, {7}, "no card gives up by itself")
+
+    def test_what_a_switch_has_begun_anew_is_counted(self) -> None:
+        text = "rank 2 comes for the first time when others were silent for more than a second: what they have sent counts later ring=7\n"
+        self.assertEqual(rdma.begun_anew((rdma.ROOT / "crates/transparent/src/rdma/ring.rs").read_text()), 1)
+        self.assertEqual(rdma.begun_anew(f"joins a\n{text}{text}"), 2)
+        self.assertEqual(rdma.crossed([{"trunk_part_bytes": 5}, {"trunk_whole_bytes": 6}]), (5, 6))
 
     def test_the_numbers_of_a_switch_stand_in_its_last_line(self) -> None:
         text = "joins a\n INFO traced frames=9\n INFO \x1b[3mended\x1b[0m frames=12 rdma_summed=7 rdma_runs=1"

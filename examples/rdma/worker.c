@@ -182,8 +182,10 @@ static void join(struct ibv_qp *pair, int index, uint32_t own_psn, const struct 
     memcpy(ready.ah_attr.grh.dgid.raw, other->gid, 16);
     if (ibv_modify_qp(pair, &ready, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
         die("ready to receive: %s", strerror(errno));
-    /* 4.096 us * 2^17, about half a second, and that several times: packets may be held for whoever is late. With 7 retries the kernel's own
-     * RoCE sends again for ever; the switch ends what waits for somebody dead all the same. */
+    /* A card that gets no answer sends again after 4.096 us * 2^timeout (IBTA 9.7.6.1.3; cards may take up to four times that), and gives up when
+     * it has done so retry_cnt times and waited once more; retry_cnt has three bits. 17 is 0.54 s, so with 6 retries a worker may be 3.8 s late,
+     * for which the others' packets are held, before their connections end. A longer timeout allows more, and is what a packet lost twice costs.
+     * With 7 retries the kernel's own RoCE sends again for ever; the switch ends what waits for somebody dead all the same. */
     struct ibv_qp_attr send = {.qp_state = IBV_QPS_RTS, .timeout = 17, .retry_cnt = retries, .rnr_retry = 7, .sq_psn = own_psn, .max_rd_atomic = 1};
     if (ibv_modify_qp(pair, &send, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
         die("ready to send: %s", strerror(errno));

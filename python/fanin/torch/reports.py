@@ -28,7 +28,8 @@ class Report:
     rank: int
     #: Number of ranks.
     world: int
-    #: How vectors travel: ``"shm"``, ``"udp"``, ``"fabric"``, ``"shm+fabric"`` where ranks share hosts of one, or ``"alone"`` with one rank.
+    #: How vectors travel: ``"shm"``, ``"udp"``, ``"fabric"``, ``"shm+fabric"`` where ranks share hosts of a fabric, or ``"alone"`` with one
+    #: rank.
     transport: str
     #: The same for people: also why so, and by which switch.
     path: str

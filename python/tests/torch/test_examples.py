@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -82,6 +83,26 @@ def test_over_a_fabric(by_gloo: str, fabric: str, system: str) -> None:
     """Sums are computed by two leaves and two spines, each a process of its own."""
     environ = {"FANIN_FABRIC": fabric, "FANIN_SYSTEM": system}
     assert outcome(torchrun(str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS, environ=environ)) == by_gloo
+
+
+def test_several_ranks_on_each_host_of_a_fabric(fabric: str) -> None:
+    """Two hosts with two ranks each: these sum in shared memory, and one of them goes over the fabric.
+
+    Sums in another order have other bits than gloo's, so that what can be said is that it learns, and that all four ranks have the same.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    hosts = []
+    for number, name in enumerate(["host0", "host1"]):
+        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", "--node-rank", str(number)]
+        command += ["--rdzv-backend", "static", "--rdzv-endpoint", place, str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS]
+        environ = {"FANIN_FABRIC": fabric, "FANIN_FABRIC_HOST": name, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        hosts.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **environ}))
+    said = [host.communicate()[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0], "".join(said)
+    found = re.search(r"accuracy (0\.\d+), the same parameters on 4 ranks: \w+", "".join(said))
+    assert found is not None and float(found[1]) > 0.9, "".join(said)
 
 
 def test_the_largest_gradients_only() -> None:

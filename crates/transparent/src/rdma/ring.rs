@@ -422,6 +422,7 @@ impl Ring {
             }
             self.over(None, Some(packet.rank), !is_received);
         } else if !comes_again && self.is_any_stale(now) {
+            self.say_stale(packet.rank);
             self.over(None, None, false);
         }
         if let Err(failure) = self.lengths_agree(packet, 0) {
@@ -449,6 +450,14 @@ impl Ring {
             tracing::info!(ring = self.config.ring, workers = self.config.workers.len(), "a run over RDMA begins");
         }
         true
+    }
+
+    /// What is held is dropped since it may be of a run that was given up.
+    fn say_stale(&self, rank: u16) {
+        tracing::info!(
+            ring = self.config.ring,
+            "rank {rank} comes for the first time when others were silent for more than a second: what they have sent counts when they send it again"
+        );
     }
 
     /// Whether somebody who is of the run was not heard for long.

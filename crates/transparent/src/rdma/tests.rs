@@ -14,6 +14,7 @@ use super::*;
 
 mod cards;
 mod frames;
+mod fuzz;
 mod losses;
 mod racks;
 

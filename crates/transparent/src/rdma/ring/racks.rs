@@ -163,6 +163,7 @@ impl Ring {
     fn on_joined(&mut self, now: Instant, port: usize, rank: u16) {
         self.members[usize::from(rank)].refused = None;
         if self.is_any_stale(now) {
+            self.say_stale(rank);
             return self.over(None, None, false);
         }
         self.tree.spread(Some(port), &Told::Joined { rank });
