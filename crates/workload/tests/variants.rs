@@ -277,3 +277,22 @@ fn what_has_a_gpu_is_one_in_nccls_files() {
     let hosts: Vec<&str> = found.network.nodes.iter().filter(|node| node.is_host).map(|node| node.name.as_str()).collect();
     assert_eq!((hosts, found.report.left_out.len()), (vec!["gpu0", "gpu1"], 0));
 }
+
+/// As collectors forward them: with a point, and over several lines.
+#[test]
+fn the_inspectors_numbers_may_have_a_point() {
+    let of = |rank: u32, time: &str| {
+        let text = format!(
+            "{{\n\"header\": {{\"id\": \"0xa\", \"rank\": {rank}, \"n_ranks\": 2, \"nnodes\": 2}},\n\"metadata\": {{\"inspector_output_format_version\": \"v4.0\", \"git_rev\": \"\", \
+             \"hostname\": \"h{rank}\", \"pid\": 48}},\n\"coll_perf\": {{\"coll\": \"AllReduce\", \"coll_sn\": 7, \"coll_msg_size_bytes\": 2360832, \"coll_exec_time_us\": {time}, \
+             \"coll_timing_source\": \"kernel_gpu\"}}\n}}\n"
+        );
+        input(&format!("h{rank}.log"), text.as_bytes())
+    };
+    let (found, summary) = taken(&[of(0, "5663.0"), of(1, "5663")]);
+    assert_eq!((summary.ranks, summary.hosts, summary.programs), (2, 2, 1));
+    assert_eq!(found.workload.programs[0].nodes[0].measured.map(|time| time.as_ps()), Some(5_663_000_000));
+    taken(&[of(0, "null"), of(1, "-1.5")]);
+    let error = import(Format::Inspector, &[of(0, "\"x\"")], &Options::default()).map(drop).unwrap_err().to_string();
+    assert!(error.starts_with("h0.log:4: "), "{error}");
+}

@@ -334,7 +334,8 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         let trace = Trace { input, groups: &groups, ranks, element: options.element };
         programs.insert(rank, trace.program(nodes, &mut known, &mut report)?);
     }
-    let raw = Raw { name: name.clone(), source: "Chakra".into(), ranks, iterations: 1, programs, lists: known.lists };
+    let mut raw = Raw { name: name.clone(), source: "Chakra".into(), ranks, iterations: 1, programs, lists: known.lists };
+    raw.even_out(&mut report);
     Ok(Imported { workload: raw.assemble(&name, &mut report)?, report })
 }
 
