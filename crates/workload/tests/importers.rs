@@ -478,9 +478,21 @@ fn nothing_known_is_no_format() {
     assert_eq!(Element::of_name("f32"), Some(Element::F32));
 }
 
+/// The same profile with a send, and a kernel of several of which the host speaks.
+fn kineto_with_transfers() -> String {
+    let said = "\"Collective name\": \"recv\", \"In msg nelems\": 3, \"dtype\": \"Half\", \"Process Group Ranks\": \"[0, 1]\", \"Rank\": 1";
+    let host =
+        format!("{{\"cat\": \"cpu_op\", \"name\": \"record_param_comms\", \"ts\": 107.0, \"args\": {{\"External id\": 77, {said}}}}},");
+    KINETO
+        .replace("\"Collective name\": \"gather\"", "\"Dst Rank\": 1, \"Collective name\": \"send\"")
+        .replace("ncclDevKernel_Generic", "ncclDevKernel_SendRecv")
+        .replace("\"traceEvents\": [", &format!("\"traceEvents\": [{host}"))
+}
+
 fn all() -> Vec<(Format, Vec<u8>)> {
     vec![
         (Format::Kineto, KINETO.as_bytes().to_vec()),
+        (Format::Kineto, kineto_with_transfers().into_bytes()),
         (Format::Goal, GOAL.as_bytes().to_vec()),
         (Format::AicbText, AICB.as_bytes().to_vec()),
         (Format::AicbCsv, CSV.as_bytes().to_vec()),
