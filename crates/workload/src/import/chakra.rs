@@ -488,7 +488,7 @@ impl Trace<'_> {
         let named = node.number("pg_name").map(|number| number.to_string());
         let group = node.text("pg_name").or(named.as_deref()).unwrap_or("");
         if node.attribute("involved_dim").and_then(|one| one.bools.as_ref()).is_some_and(|dims| dims.values.contains(&false)) {
-            report.assume("involved_dim does not count, which names dimensions of a network that the files do not have: collectives are of all ranks of their group");
+            report.assume("involved_dim does not count, since files do not have the network's dimensions: collectives are of all ranks of their group");
         }
         let (list, size) = self.list(group, known)?;
         let mut bytes =

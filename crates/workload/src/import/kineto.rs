@@ -2,7 +2,8 @@
 //!
 //! Kernels named `nccl*` carry `Collective name`, `In msg nelems`, `Out msg nelems`, `dtype`, `Process Group Name` and `Process Group Ranks`
 //! in their `args`, or the host's `record_param_comms` of the same external id does; for kernels of several sends and receives those of the host's
-//! that came before the launch do. All other work of the GPU is computing, in one stream. A collective waits for what was launched before it; what was launched after a `cudaStreamWaitEvent` outside of any collective's launch waits for the oldest collective that nobody has waited for yet,
+//! that came before the launch do. All other work of the GPU is computing, in one stream. A collective waits for what was launched before it; what
+//! was launched after a `cudaStreamWaitEvent` outside of any collective's launch waits for the oldest collective that nobody has waited for yet,
 //! which is the order in which PyTorch waits. Where a trace has no such events, what follows the end of a collective after a pause waits for it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
