@@ -188,6 +188,7 @@ fn every_example_can_be_read_and_small_ones_run() {
         ("shapes.toml", 24),
         ("sharp.toml", 6),
         ("training.toml", 4),
+        ("two-jobs.toml", 8),
         ("workload.toml", 8),
     ];
     for (name, runs) in small {

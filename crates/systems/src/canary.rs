@@ -23,8 +23,8 @@ pub(crate) use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitch, Canar
 pub(crate) use fanin_wire::canary::{CanaryHeader, LAYOUT};
 pub use parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
 
-/// What a link carries in a timeout, where the plan does not give it: 1 us at 100 Gb/s.
-const TIMEOUT_BITS: u128 = 100_000;
+/// The rate in bits per second that timeouts are stated for.
+const TIMEOUT_RATE: u128 = 100_000_000_000;
 
 /// No timeout that follows the network is longer than a second.
 const MAX_TIMEOUT_PS: u64 = 1_000_000_000_000;
@@ -65,11 +65,23 @@ impl Facts for CanaryParameters {
     }
 
     // The paper's 1 us is stated for 100 Gb/s. What a switch waits for is that packets of several hosts are one behind the other on a link: at a
-    // tenth of the rate for ten times as long.
+    // tenth of the rate for ten times as long. The bounds of an adaptive timeout were found at 100 Gb/s, too: the shorter one is half of that, and
+    // the longer one about a round trip through queues, which are bytes that a link has to carry.
     fn follow_rate(&mut self, bits_per_second: u64, is_given: &dyn Fn(&str) -> bool) {
+        let follow = |ps: u64| {
+            let bits = u128::from(ps) * TIMEOUT_RATE;
+            (bits / u128::from(bits_per_second.max(1))).clamp(1, u128::from(MAX_TIMEOUT_PS)) as u64
+        };
+        let usual = CanaryParameters::default();
         if !is_given("timeout") {
-            self.timeout_ps =
-                (TIMEOUT_BITS * 1_000_000_000_000 / u128::from(bits_per_second.max(1))).clamp(1, u128::from(MAX_TIMEOUT_PS)) as u64;
+            self.timeout_ps = follow(usual.timeout_ps);
+        }
+        // A bound that follows keeps its side of the one that is given.
+        match (is_given("timeout_min"), is_given("timeout_max")) {
+            (true, true) => {}
+            (false, false) => (self.timeout_min_ps, self.timeout_max_ps) = (follow(usual.timeout_min_ps), follow(usual.timeout_max_ps)),
+            (true, false) => self.timeout_max_ps = follow(usual.timeout_max_ps).max(self.timeout_min_ps),
+            (false, true) => self.timeout_min_ps = follow(usual.timeout_min_ps).min(self.timeout_max_ps),
         }
     }
 

@@ -327,6 +327,23 @@ fn chakra_is_read_in_the_order_of_its_dependencies() {
     assert_eq!(found.workload.programs.len(), 2);
 }
 
+/// Numbers where others write texts or truth, and dimensions of a network that a trace does not have.
+#[test]
+fn attributes_of_chakra_may_be_of_other_types() {
+    let dims = part(10, &[part(1, b"involved_dim"), part(28, &[number(1, 1), number(1, 0)].concat())].concat());
+    let sum = chakra(7, &[attribute("comm_type", 9, 0), attribute("comm_size", 9, 64), attribute("pg_name", 9, 2), dims]);
+    let cpu = [number(1, 7), part(2, b"load"), number(3, 4), number(7, 5), attribute("is_cpu_op", 7, 1)].concat();
+    let cpu: Vec<u8> =
+        [part(1, b"0.0.4"), cpu].iter().flat_map(|message| [varint(message.len() as u64), message.clone()].concat()).collect();
+    let mut files = vec![input("g.2.et.gz", &cpu), input("g.3.et.gz", &cpu)];
+    files.extend((0..2).map(|rank| input(&format!("g.{rank}.et.gz"), &sum)));
+    files.push(input("groups.json", br#"{"2": [0, 1]}"#));
+    let (found, summary) = taken(&files, Format::Chakra);
+    assert_eq!((summary.ranks, summary.collectives[0].group.as_str(), summary.collectives[0].in_all), (4, "2", 1));
+    assert_eq!(found.workload.programs[1].nodes[0].stream.as_deref(), Some("cpu"));
+    assert!(found.report.assumed.iter().any(|one| one.starts_with("involved_dim does not count")), "{:?}", found.report);
+}
+
 /// As converters of PyTorch's traces write process groups: Python's text of a list with a text of JSON, and no ranks of the group of all.
 #[test]
 fn process_groups_within_chakra_are_read() {
@@ -478,9 +495,21 @@ fn nothing_known_is_no_format() {
     assert_eq!(Element::of_name("f32"), Some(Element::F32));
 }
 
+/// The same profile with a send, and a kernel of several of which the host speaks.
+fn kineto_with_transfers() -> String {
+    let said = "\"Collective name\": \"recv\", \"In msg nelems\": 3, \"dtype\": \"Half\", \"Process Group Ranks\": \"[0, 1]\", \"Rank\": 1";
+    let host =
+        format!("{{\"cat\": \"cpu_op\", \"name\": \"record_param_comms\", \"ts\": 107.0, \"args\": {{\"External id\": 77, {said}}}}},");
+    KINETO
+        .replace("\"Collective name\": \"gather\"", "\"Dst Rank\": 1, \"Collective name\": \"send\"")
+        .replace("ncclDevKernel_Generic", "ncclDevKernel_SendRecv")
+        .replace("\"traceEvents\": [", &format!("\"traceEvents\": [{host}"))
+}
+
 fn all() -> Vec<(Format, Vec<u8>)> {
     vec![
         (Format::Kineto, KINETO.as_bytes().to_vec()),
+        (Format::Kineto, kineto_with_transfers().into_bytes()),
         (Format::Goal, GOAL.as_bytes().to_vec()),
         (Format::AicbText, AICB.as_bytes().to_vec()),
         (Format::AicbCsv, CSV.as_bytes().to_vec()),

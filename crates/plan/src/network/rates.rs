@@ -94,6 +94,24 @@ mod tests {
     }
 
     #[test]
+    fn the_bounds_of_an_adaptive_timeout_follow_the_rate_unless_they_are_given() {
+        let bounds = |rate: &str, more: &str| match system(rate, &format!("system = \"canary\"\ntimeout = \"adaptive\"\n{more}")) {
+            System::Canary(CanaryParameters { timeout_adaptive: true, timeout_min_ps, timeout_max_ps, .. }) => {
+                (timeout_min_ps / 1_000, timeout_max_ps / 1_000)
+            }
+            other => panic!("{other:?}"),
+        };
+        let of = ["1Gb/s", "10Gb/s", "100Gb/s", "400Gb/s"].map(|rate| bounds(rate, ""));
+        assert_eq!(of, [(50_000, 1_600_000), (5_000, 160_000), (500, 16_000), (125, 4_000)], "nanoseconds");
+        assert_eq!(bounds("10Gb/s", "timeout_min = \"1us\""), (1_000, 160_000));
+        assert_eq!(bounds("10Gb/s", "timeout_max = \"50us\""), (5_000, 50_000));
+        assert_eq!(bounds("10Gb/s", "timeout_min = \"1us\"\ntimeout_max = \"2us\""), (1_000, 2_000));
+        // The one that is given is kept, and the other one is on its side.
+        assert_eq!(bounds("1Gb/s", "timeout_max = \"16us\""), (16_000, 16_000));
+        assert_eq!(bounds("400Gb/s", "timeout_min = \"10us\""), (10_000, 10_000));
+    }
+
+    #[test]
     fn roots_wait_for_the_longest_way_unless_a_timeout_is_given() {
         let root = |network: &str, more: &str| {
             let text = format!("[network]\n{network}\n[[jobs]]\nsystem = \"canary\"\nworkers = 4\nmessage = \"1MiB\"\n{more}\n");

@@ -54,9 +54,22 @@ struct Layer<'a> {
 
 const POLICIES: [&str; 2] = ["HYBRID_TRANSFORMER_FWD_IN_BCKWD", "HYBRID_TRANSFORMER"];
 
+/// Policies of the same format whose groups depend on the dimensions of a network.
+const OTHER_POLICIES: [&str; 8] =
+    ["DATA", "MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA", "HYBRID_DLRM", "HYBRID_DLRM_ENHANCED", "HYBRID_CUSTOMIZED", "MICRO"];
+
 /// Whether a text begins as such a workload does.
 pub fn looks_like(text: &str) -> bool {
-    text.lines().next().is_some_and(|line| line.split_whitespace().next().is_some_and(|word| POLICIES.contains(&word)))
+    let mut lines = text.lines();
+    let first = lines.next().and_then(|line| line.split_whitespace().next()).unwrap_or("");
+    let mut is_counted = || lines.next().is_some_and(|line| line.trim().parse::<u64>().is_ok());
+    POLICIES.contains(&first) || OTHER_POLICIES.contains(&first) && is_counted()
+}
+
+/// A whole number, which generators write with a point as well.
+fn whole(text: &str) -> Option<u64> {
+    let zeros = |digits: &str| !digits.is_empty() && digits.bytes().all(|one| one == b'0');
+    text.parse().ok().or_else(|| text.split_once('.').filter(|(_, digits)| zeros(digits))?.0.parse().ok())
 }
 
 /// `key: value` pairs of the first line.
@@ -73,7 +86,7 @@ fn layer<'a>(line: &'a str, number: u64, file: &str) -> Result<Layer<'a>, Worklo
     else {
         return Err(error(format!("{} words: expected the 12 of a layer", words.len())));
     };
-    let of = |text: &str, what: &str| text.parse::<u64>().map_err(|_| error(format!("{text:?}: expected {what}, a whole number")));
+    let of = |text: &str, what: &str| whole(text).ok_or_else(|| error(format!("{text:?}: expected {what}, a whole number")));
     Ok(Layer {
         name,
         line: number,
@@ -174,6 +187,10 @@ pub fn import_text(input: &Input, options: &Options) -> Result<Imported, Workloa
     let mut lines =
         input.text()?.lines().enumerate().map(|(index, line)| (index as u64 + 1, line)).filter(|(_, line)| !line.trim().is_empty());
     let (_, first) = lines.next().ok_or_else(|| WorkloadError::new(&input.name, "expected a first line"))?;
+    let policy = first.split_whitespace().next().unwrap_or("");
+    if !POLICIES.contains(&policy) {
+        return Err(WorkloadError::new(&input.name, format!("{policy:?}: expected {}", POLICIES.join(" or "))).at(1));
+    }
     let division = division(first, input, options, &mut report)?;
     let groups = division.groups().ok_or_else(|| {
         let what = format!(
@@ -314,9 +331,8 @@ pub fn import_csv(input: &Input, options: &Options) -> Result<Imported, Workload
             report.leave(format!("calls of {name:?}"), place);
             continue;
         };
-        let number = |at: usize, what: &str| {
-            get(at).parse::<u64>().map_err(|_| error(line, format!("{:?}: expected {what}, a whole number", get(at))))
-        };
+        let number =
+            |at: usize, what: &str| whole(get(at)).ok_or_else(|| error(line, format!("{:?}: expected {what}, a whole number", get(at))));
         let (members, bytes) = (number(size, "the size of the group")?, number(bytes, "bytes")?);
         let label = get(group).strip_prefix("CommGroup.").unwrap_or_else(|| get(group)).trim_end_matches("_group").to_string();
         let members = u32::try_from(members).ok().filter(|size| (1..=RANKS_MAX).contains(size));
@@ -376,7 +392,9 @@ fn csv_groups(sizes: &BTreeMap<String, u32>, tensor: u32, ranks: u32) -> Result<
         };
         let block = u64::from(*size) * u64::from(stride);
         if block == 0 || u64::from(ranks) % block != 0 {
-            return Err(format!("group {name:?} of {size} with a distance of {stride}: expected to divide {ranks} ranks"));
+            return Err(format!(
+                "group {name:?} of {size} with a distance of {stride}: expected to divide {ranks} ranks (--ranks says another number)"
+            ));
         }
         Ok(Group { name: name.as_str().into(), members: Members::Strided { size: *size, stride }, line: 0 })
     };

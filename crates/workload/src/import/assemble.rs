@@ -141,6 +141,59 @@ impl Raw {
         })
     }
 
+    /// Leaves out sends and receives of two ranks that do not fit together: traces begin and end where they are switched on and off.
+    pub fn leave_unmatched(&mut self, report: &mut Report) {
+        // By sender, receiver and tag: the lengths in order, of what is sent and of what is received.
+        let mut lengths: BTreeMap<(u32, u32, u32), [Vec<u64>; 2]> = BTreeMap::new();
+        let of = |rank: u32, action: &RawAction| match action {
+            RawAction::Send(Transfer { peer: Peer::Rank(peer), bytes, tag }) => Some(((rank, *peer, *tag), 0, *bytes)),
+            RawAction::Receive(Transfer { peer: Peer::Rank(peer), bytes, tag }) => Some(((*peer, rank, *tag), 1, *bytes)),
+            _ => None,
+        };
+        for (rank, nodes) in &self.programs {
+            for (key, side, bytes) in nodes.iter().filter_map(|node| of(*rank, &node.action)) {
+                lengths.entry(key).or_default()[side].push(bytes);
+            }
+        }
+        let fits = |key: &(u32, u32, u32)| lengths.get(key).is_some_and(|[sent, received]| sent == received);
+        let is_there = |rank: u32| self.programs.contains_key(&rank);
+        let whole: BTreeSet<(u32, u32, u32)> =
+            lengths.keys().filter(|key| fits(key) || !is_there(key.0) || !is_there(key.1)).copied().collect();
+        for (rank, nodes) in &mut self.programs {
+            let keep: Vec<bool> = nodes.iter().map(|node| of(*rank, &node.action).is_none_or(|(key, ..)| whole.contains(&key))).collect();
+            for (node, _) in nodes.iter().zip(&keep).filter(|(_, keep)| !**keep) {
+                report.leave("sends and receives of two ranks whose files do not have the same ones", || node.place.clone());
+            }
+            retain(nodes, &keep);
+        }
+    }
+
+    /// Members of an all-to-all bring as much as they have for others: the longest counts, at all of them.
+    pub fn even_out(&mut self, report: &mut Report) {
+        let mut longest: BTreeMap<(usize, usize), (u64, bool)> = BTreeMap::new();
+        let mut visit = |visit: &mut dyn FnMut((usize, usize), &mut u64)| {
+            for nodes in self.programs.values_mut() {
+                let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+                for node in nodes {
+                    let RawAction::Collective { kind, list, bytes, .. } = &mut node.action else { continue };
+                    let count = counts.entry(*list).or_default();
+                    *count += 1;
+                    if *kind == CollectiveKind::AllToAll {
+                        visit((*list, *count), bytes);
+                    }
+                }
+            }
+        };
+        visit(&mut |key, bytes| {
+            let (most, differs) = longest.entry(key).or_insert((*bytes, false));
+            (*most, *differs) = ((*most).max(*bytes), *differs || *most != *bytes);
+        });
+        visit(&mut |key, bytes| *bytes = longest[&key].0);
+        if longest.values().any(|(_, differs)| *differs) {
+            report.assume("all-to-alls of different lengths at their members have the longest at all of them");
+        }
+    }
+
     /// Where ranks are missing, nobody knows who sends what to them.
     fn leave_transfers(&mut self, report: &mut Report) {
         for nodes in self.programs.values_mut() {

@@ -46,8 +46,16 @@ struct Attribute {
     fixed64: Option<u64>,
     #[prost(bool, optional, tag = "27")]
     bool: Option<bool>,
+    #[prost(message, optional, tag = "28")]
+    bools: Option<BoolList>,
     #[prost(string, optional, tag = "29")]
     string: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct BoolList {
+    #[prost(bool, repeated, tag = "1")]
+    values: Vec<bool>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -140,7 +148,8 @@ const PARTS_MAX: usize = 1 << 26;
 /// Bytes of a node at most: what is read takes more memory than the file does.
 const NODE_BYTES_MAX: usize = 64 << 20;
 /// Attributes that count.
-const ATTRIBUTES: &[&str] = &["num_ops", "is_cpu_op", "comm_dst", "comm_src", "comm_size", "comm_tag", "comm_type", "pg_name"];
+const ATTRIBUTES: &[&str] =
+    &["num_ops", "is_cpu_op", "comm_dst", "comm_src", "comm_size", "comm_tag", "comm_type", "pg_name", "involved_dim"];
 
 /// How much all files hold so far.
 #[derive(Default)]
@@ -192,6 +201,7 @@ fn nodes_of(input: &Input, held: &mut Held, report: &mut Report) -> Result<Vec<E
 
 /// `NAME.RANK.et`
 fn rank_of(name: &str) -> Option<u32> {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
     name.strip_suffix(".et").unwrap_or(name).rsplit('.').next()?.parse().ok()
 }
 
@@ -324,7 +334,8 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         let trace = Trace { input, groups: &groups, ranks, element: options.element };
         programs.insert(rank, trace.program(nodes, &mut known, &mut report)?);
     }
-    let raw = Raw { name: name.clone(), source: "Chakra".into(), ranks, iterations: 1, programs, lists: known.lists };
+    let mut raw = Raw { name: name.clone(), source: "Chakra".into(), ranks, iterations: 1, programs, lists: known.lists };
+    raw.even_out(&mut report);
     Ok(Imported { workload: raw.assemble(&name, &mut report)?, report })
 }
 
@@ -426,7 +437,8 @@ impl Trace<'_> {
                 if node.duration_micros == 0 && node.number("num_ops").is_some_and(|count| count > 0) {
                     return Err("computations with num_ops and without duration_micros".into());
                 }
-                let is_cpu = node.attribute("is_cpu_op").and_then(|one| one.bool).unwrap_or(false);
+                let is_cpu =
+                    node.attribute("is_cpu_op").and_then(|one| one.bool).or_else(|| Some(node.number("is_cpu_op")? > 0)).unwrap_or(false);
                 let time = node.duration_micros.checked_mul(1_000_000).ok_or("computations of more than 2^64 ps")?;
                 Ok((RawAction::Compute(Duration::from_ps(time)), Some(Some(if is_cpu { "cpu" } else { COMPUTE_STREAM }))))
             }
@@ -473,7 +485,11 @@ impl Trace<'_> {
             9 => CollectiveKind::Barrier,
             other => return Err(format!("collectives of type {other}")),
         };
-        let group = node.text("pg_name").unwrap_or("");
+        let named = node.number("pg_name").map(|number| number.to_string());
+        let group = node.text("pg_name").or(named.as_deref()).unwrap_or("");
+        if node.attribute("involved_dim").and_then(|one| one.bools.as_ref()).is_some_and(|dims| dims.values.contains(&false)) {
+            report.assume("involved_dim does not count, since files do not have the network's dimensions: collectives are of all ranks of their group");
+        }
         let (list, size) = self.list(group, known)?;
         let mut bytes =
             if kind == CollectiveKind::Barrier { 0 } else { node.number("comm_size").ok_or("collectives without comm_size")? };

@@ -28,7 +28,7 @@ impl Input {
     /// They are damaged, or more than [`BYTES_MAX`].
     pub fn new(name: &str, bytes: Vec<u8>) -> Result<Input, WorkloadError> {
         if !bytes.starts_with(&[0x1f, 0x8b]) {
-            return Ok(Input { name: name.to_string(), bytes });
+            return Ok(Input { name: name.to_string(), bytes: without_mark(bytes) });
         }
         let mut inner = Vec::new();
         MultiGzDecoder::new(bytes.as_slice())
@@ -38,7 +38,7 @@ impl Input {
         if inner.len() as u64 > BYTES_MAX {
             return Err(WorkloadError::new(name, format!("expected at most {BYTES_MAX} bytes in gzip")));
         }
-        Ok(Input { name: name.to_string(), bytes: inner })
+        Ok(Input { name: name.to_string(), bytes: without_mark(inner) })
     }
 
     /// The text, for formats that are text.
@@ -51,6 +51,15 @@ impl Input {
             WorkloadError::new(&self.name, "not UTF-8").at(line)
         })
     }
+}
+
+/// Bytes without the mark of UTF-8 that spreadsheets and editors put at the beginning of texts. It is the length of no Chakra message either:
+/// the head of a trace is shorter.
+fn without_mark(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
+        bytes.drain(..3);
+    }
+    bytes
 }
 
 /// Where the lines of a text begin: counting them anew for each place takes the square of its length.

@@ -37,12 +37,33 @@ struct Metadata {
     pid: u64,
 }
 
-#[derive(Default, Deserialize)]
+/// A number of microseconds or bytes: builds of the Inspector write some with a point.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Whole(u64),
+    Point(f64),
+    #[default]
+    None,
+}
+
+impl Number {
+    /// Rounded, and not below 0.
+    fn whole(self) -> u64 {
+        match self {
+            Number::Whole(value) => value,
+            Number::Point(value) => value.round() as u64,
+            Number::None => 0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
 struct Times {
     #[serde(default, alias = "p2p_start_ts")]
-    coll_start_ts: u64,
+    coll_start_ts: Number,
     #[serde(default, alias = "p2p_stop_ts")]
-    coll_stop_ts: u64,
+    coll_stop_ts: Number,
 }
 
 #[derive(Deserialize)]
@@ -54,7 +75,7 @@ struct Operation {
     #[serde(alias = "p2p_msg_size_bytes")]
     coll_msg_size_bytes: u64,
     #[serde(default, alias = "p2p_exec_time_us")]
-    coll_exec_time_us: u64,
+    coll_exec_time_us: Number,
     #[serde(default)]
     p2p_peer: Option<u32>,
     #[serde(default)]
@@ -172,7 +193,9 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         programs.insert(ranks[process], job.program(events, &mut groups, &mut report));
     }
     let lists = groups.lists;
-    let raw = Raw { name: file.clone(), source: "NCCL Inspector".into(), ranks: size, iterations: 1, programs, lists };
+    let mut raw = Raw { name: file.clone(), source: "NCCL Inspector".into(), ranks: size, iterations: 1, programs, lists };
+    raw.leave_unmatched(&mut report);
+    raw.even_out(&mut report);
     let mut workload = raw.assemble(&file, &mut report)?;
     if ranks.len() == size as usize {
         workload.hosts = hosts(&ranks);
@@ -296,9 +319,9 @@ impl<'a> Job<'a> {
 
     fn program(&self, events: &'a [Event], groups: &mut Groups<'a>, report: &mut Report) -> Vec<RawNode> {
         let mut order: Vec<&Event> = events.iter().collect();
-        let is_timed = events.iter().all(|event| event.operation.event_trace_ts.coll_start_ts > 0);
+        let is_timed = events.iter().all(|event| event.operation.event_trace_ts.coll_start_ts.whole() > 0);
         if is_timed {
-            order.sort_by_key(|event| event.operation.event_trace_ts.coll_start_ts);
+            order.sort_by_key(|event| event.operation.event_trace_ts.coll_start_ts.whole());
             report.assume("what is between operations is computing; operations that overlap begin together");
         } else {
             report.assume("no time between operations: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes it");
@@ -314,7 +337,8 @@ impl<'a> Job<'a> {
                     continue;
                 }
             };
-            let Times { coll_start_ts: start, coll_stop_ts: stop } = event.operation.event_trace_ts;
+            let Times { coll_start_ts, coll_stop_ts } = event.operation.event_trace_ts;
+            let (start, stop) = (coll_start_ts.whole(), coll_stop_ts.whole());
             let pause = until.map(|until| start.checked_sub(until)).filter(|_| is_timed);
             if let Some(Some(pause)) = pause {
                 let time = Duration::from_ps(pause.saturating_mul(1_000_000));
@@ -335,7 +359,7 @@ impl<'a> Job<'a> {
                 action,
                 after: after.into_iter().collect(),
                 stream,
-                measured: Some(Duration::from_ps(event.operation.coll_exec_time_us.saturating_mul(1_000_000))),
+                measured: Some(Duration::from_ps(event.operation.coll_exec_time_us.whole().saturating_mul(1_000_000))),
                 place: event.place.clone(),
             });
         }

@@ -1,87 +1,28 @@
 //! PyTorch's profiler (Kineto): JSON in the form of Chrome's traces, a file a rank.
 //!
 //! Kernels named `nccl*` carry `Collective name`, `In msg nelems`, `Out msg nelems`, `dtype`, `Process Group Name` and `Process Group Ranks`
-//! in their `args`, or the host's `record_param_comms` of the same external id does. All other work of the GPU is computing, in one stream. A collective waits for what was launched before it; what was
-//! launched after a `cudaStreamWaitEvent` outside of any collective's launch waits for the oldest collective that nobody has waited for yet,
+//! in their `args`, or the host's `record_param_comms` of the same external id does; for kernels of several sends and receives those of the host's
+//! that came before the launch do. All other work of the GPU is computing, in one stream. A collective waits for what was launched before it; what
+//! was launched after a `cudaStreamWaitEvent` outside of any collective's launch waits for the oldest collective that nobody has waited for yet,
 //! which is the order in which PyTorch waits. Where a trace has no such events, what follows the end of a collective after a pause waits for it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use fanin_core::Duration;
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
 
-use super::assemble::{Lists, Raw, RawAction, RawNode};
+use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
 use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
-use crate::kinds::{CollectiveKind, Element};
-use crate::model::{Action, COMPUTE_STREAM};
-use crate::report::Report;
+use crate::model::COMPUTE_STREAM;
+use crate::report::{LeftOut, Report};
 
-#[derive(Default, Deserialize)]
-struct Args {
-    #[serde(default)]
-    stream: Value,
-    #[serde(default)]
-    correlation: Value,
-    #[serde(default, rename = "External id")]
-    external: Value,
-    #[serde(default, rename = "Collective name")]
-    collective: Value,
-    #[serde(default, rename = "In msg nelems")]
-    elements_in: Value,
-    #[serde(default, rename = "Out msg nelems")]
-    elements_out: Value,
-    #[serde(default, rename = "Group size")]
-    group_size: Value,
-    #[serde(default)]
-    dtype: Value,
-    #[serde(default, rename = "Process Group Name")]
-    group_name: Value,
-    #[serde(default, rename = "Process Group Description")]
-    group_description: Value,
-    #[serde(default, rename = "Process Group Ranks")]
-    group_ranks: Value,
-    #[serde(default, rename = "Global rank start")]
-    rank_start: Value,
-    #[serde(default, rename = "Global rank stride")]
-    rank_stride: Value,
-}
+mod said;
+mod trace;
 
-#[derive(Deserialize)]
-struct Event {
-    #[serde(default)]
-    cat: Option<String>,
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    ts: Option<f64>,
-    #[serde(default)]
-    dur: Option<f64>,
-    #[serde(default)]
-    args: Option<Args>,
-}
-
-#[derive(Default, Deserialize)]
-struct GroupConfig {
-    #[serde(default)]
-    pg_name: Value,
-    #[serde(default)]
-    ranks: Value,
-}
-
-#[derive(Default, Deserialize)]
-struct Distributed {
-    #[serde(default)]
-    rank: Option<u32>,
-    #[serde(default)]
-    world_size: Option<u32>,
-    #[serde(default)]
-    pg_config: Vec<GroupConfig>,
-}
+pub(crate) use said::kind_of;
+use said::{Known, Said, SaidTransfer};
+use trace::{Args, Trace, number};
 
 /// Something that the GPU did, in nanoseconds from the first event of the trace on.
 #[derive(Clone, Copy, Debug)]
@@ -92,112 +33,23 @@ struct Work {
     launch: i64,
 }
 
+/// What one kernel of NCCL's did.
+enum Operation {
+    Collective {
+        said: Said,
+        label: String,
+        ranks: Arc<[u32]>,
+    },
+    /// Sends and receives that began together.
+    Transfers(Vec<SaidTransfer>),
+}
+
 struct Communication {
     work: Work,
     stream: String,
-    kind: CollectiveKind,
-    label: String,
-    ranks: Arc<[u32]>,
-    bytes: u64,
-    element: Element,
+    operation: Operation,
     external: Option<i64>,
     place: String,
-}
-
-/// What is kept of a file.
-#[derive(Default)]
-struct Trace {
-    distributed: Distributed,
-    kernels: Vec<Event>,
-    launches: BTreeMap<i64, f64>,
-    waits: Vec<(f64, Option<i64>)>,
-    steps: BTreeSet<String>,
-    /// By external id: what the host said of a collective, in traces whose kernels do not say it.
-    described: BTreeMap<i64, Args>,
-    host_events: u64,
-}
-
-impl Trace {
-    fn keep(&mut self, event: Event) {
-        let (cat, name) = (event.cat.as_deref().unwrap_or(""), event.name.as_deref().unwrap_or(""));
-        match cat {
-            "kernel" | "gpu_memcpy" | "gpu_memset" => self.kernels.push(event),
-            "cuda_runtime" | "cuda_driver" => {
-                let Some(ts) = event.ts else { return };
-                let args = event.args.as_ref();
-                if name.contains("StreamWaitEvent") {
-                    self.waits.push((ts, args.and_then(|args| args.external.as_i64())));
-                } else if let Some(correlation) = args.and_then(|args| args.correlation.as_i64()) {
-                    self.launches.insert(correlation, ts);
-                }
-                self.host_events += 1;
-            }
-            "cpu_op" if name == "record_param_comms" => {
-                self.host_events += 1;
-                let Some(args) = event.args.filter(|args| args.collective.is_string()) else { return };
-                if let Some(external) = args.external.as_i64() {
-                    self.described.insert(external, args);
-                }
-            }
-            "user_annotation" if name.starts_with("ProfilerStep#") => drop(self.steps.insert(name.to_string())),
-            _ => self.host_events += 1,
-        }
-    }
-}
-
-/// Events one by one, so that those of the host need no memory.
-struct Events<'a>(&'a mut Trace);
-
-impl<'de> serde::de::DeserializeSeed<'de> for Events<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Events<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of events")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while let Some(event) = items.next_element::<Event>()? {
-            self.0.keep(event);
-            if self.0.kernels.len() > crate::flat::NODES_MAX {
-                return Err(serde::de::Error::custom(format!("expected at most {} GPU events", crate::flat::NODES_MAX)));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<'de> Deserialize<'de> for Trace {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct File;
-        impl<'de> Visitor<'de> for File {
-            type Value = Trace;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object with traceEvents")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Trace, A::Error> {
-                let mut trace = Trace::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    match key.as_str() {
-                        "distributedInfo" => trace.distributed = map.next_value()?,
-                        "traceEvents" => map.next_value_seed(Events(&mut trace))?,
-                        _ => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(trace)
-            }
-        }
-        deserializer.deserialize_map(File)
-    }
 }
 
 /// Takes over traces, a file a rank.
@@ -229,35 +81,49 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         report.leave_many("events that are no work of the GPU, of which only launches and waits count", trace.host_events, || {
             input.name.clone()
         });
+        let before = report.left_out.len();
         let (work, communication) = split(input, &trace, &mut known, &mut report)?;
         if communication.is_empty() {
-            let found = report.left_out.iter().find(|one| one.what.contains("Collective name")).map_or(0, |one| one.count);
-            let what = format!(
-                "{found} nccl kernels without \"Collective name\", and none with: expected a trace of PyTorch 2.4 or later, of several GPUs"
-            );
-            return Err(WorkloadError::new(&input.name, what));
+            return Err(WorkloadError::new(&input.name, nothing(&trace, &report.left_out[before..])));
         }
         if options.ranks.is_none() {
-            let last = communication.iter().flat_map(|one| one.ranks.iter()).max().copied().unwrap_or(0);
-            raw.ranks = raw.ranks.max(last.saturating_add(1));
+            raw.ranks = raw.ranks.max(communication.iter().map(Communication::ranks).max().unwrap_or(0));
         }
         let nodes = program(&trace, &work, &communication, &mut raw.lists);
         if raw.programs.insert(rank, nodes).is_some() {
             return Err(WorkloadError::new(&input.name, format!("rank {rank}: another file has it, too")));
         }
     }
-    report.assume("broadcasts and reduces are from or to the first member of their group: the profiler does not say");
+    raw.leave_unmatched(&mut report);
+    raw.even_out(&mut report);
     let file = raw.name.clone();
     let workload = raw.assemble(&file, &mut report)?;
-    if !workload
-        .programs
-        .iter()
-        .flat_map(|program| &program.nodes)
-        .any(|node| matches!(&node.action, Action::Collective(one) if one.kind.has_root()))
-    {
-        report.assumed.retain(|one| !one.starts_with("broadcasts"));
-    }
     Ok(Imported { workload, report })
+}
+
+impl Communication {
+    /// How many ranks there must be.
+    fn ranks(&self) -> u32 {
+        let last = match &self.operation {
+            Operation::Collective { ranks, .. } => ranks.iter().max().copied(),
+            Operation::Transfers(all) => all.iter().map(|one| one.peer).max(),
+        };
+        last.unwrap_or(0).saturating_add(1)
+    }
+}
+
+/// Why a file has nothing to take.
+fn nothing(trace: &Trace, left_out: &[LeftOut]) -> String {
+    let mut found = vec![format!("{} GPU events", trace.kernels.len())];
+    if trace.gloo > 0 {
+        found.push(format!("{} operations of gloo, which processors do", trace.gloo));
+    }
+    found.extend(left_out.iter().take(4).map(|one| format!("{} {}, first {}", one.count, one.what, one.first)));
+    format!(
+        "expected collectives of NCCL, with \"Collective name\" in the args of their kernels, in a trace of PyTorch 2.4 or later, of several GPUs; \
+         found {}",
+        found.join("; ")
+    )
 }
 
 /// Nanoseconds since the first event; what no clock says is cut to what can be added up.
@@ -265,15 +131,12 @@ fn nanoseconds(us: f64, zero: f64) -> i64 {
     (((us - zero) * 1e3).round() as i64).clamp(-(1 << 50), 1 << 50)
 }
 
-fn number(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))
-}
-
 /// Computing and communication, each in the order of their beginnings.
 fn split(input: &Input, trace: &Trace, known: &mut Known, report: &mut Report) -> Result<(Vec<Work>, Vec<Communication>), WorkloadError> {
     let zero = trace.kernels.iter().filter_map(|event| event.ts).fold(f64::INFINITY, f64::min);
     let ns = |us: f64| nanoseconds(us, zero);
     let (mut work, mut communication, mut streams) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut groups, mut claimed) = (Vec::new(), BTreeSet::new());
     for event in &trace.kernels {
         let name = event.name.as_deref().unwrap_or("");
         let (Some(ts), Some(dur)) = (event.ts, event.dur) else {
@@ -284,18 +147,38 @@ fn split(input: &Input, trace: &Trace, known: &mut Known, report: &mut Report) -
         let args = event.args.as_ref().unwrap_or(&nothing);
         let launch = args.correlation.as_i64().and_then(|correlation| trace.launches.get(&correlation)).copied().unwrap_or(ts);
         let one = Work { start: ns(ts), end: ns(ts + dur.max(0.0)), launch: ns(launch).min(ns(ts)) };
-        if !name.starts_with("nccl") {
+        let is_kernel = event.cat.as_deref() == Some("kernel");
+        if !(name.starts_with("nccl") || is_kernel && args.collective.is_string()) {
             streams.insert(args.stream.to_string());
             work.push(one);
             continue;
         }
         let place = format!("{}: {} at {ts} us", input.name, name.split('(').next().unwrap_or(name));
-        let described = args.external.as_i64().and_then(|external| trace.described.get(&external));
+        let external = number(&args.external).and_then(|external| i64::try_from(external).ok());
+        let described = external.and_then(|external| trace.described.get(&external));
         let said = if args.collective.is_string() { args } else { described.unwrap_or(args) };
-        let stream = args.stream.as_u64().map_or_else(|| "nccl".to_string(), |stream| format!("nccl {stream}"));
-        match collective(trace, known, said, one, stream, place.clone()) {
-            Ok(one) => communication.push(one),
+        let stream = number(&args.stream).map_or_else(|| "nccl".to_string(), |stream| format!("nccl {stream}"));
+        let is_unnamed = said.collective.as_str().is_none_or(|name| name.contains("coalesced") && kind_of(name).is_none());
+        if is_unnamed && name.contains("SendRecv") {
+            groups.push((launch, one, stream, external, place));
+            continue;
+        }
+        match operation(trace, known, said) {
+            Ok(operation) => communication.push(Communication { work: one, stream, operation, external, place }),
             Err(what) => report.leave(what, || place),
+        }
+        claimed.extend(external.filter(|_| said.is_transfer()));
+    }
+    communication.extend(grouped(trace, known, groups, &claimed, report));
+    report.leave_many("operations of gloo, which processors do", trace.gloo, || input.name.clone());
+    for one in &communication {
+        if let Operation::Collective { said, .. } = &one.operation {
+            if said.kind.has_root() && said.root.is_none() {
+                report.assume("broadcasts and reduces are from or to the first member of their group: the profiler does not say");
+            }
+            if said.is_uneven {
+                report.assume("all-to-alls whose shares differ have equal ones of the same sum");
+            }
         }
     }
     if streams.len() > 1 {
@@ -305,145 +188,41 @@ fn split(input: &Input, trace: &Trace, known: &mut Known, report: &mut Report) -
     communication.sort_by_key(|one| (one.work.start, one.work.end));
     Ok((work, communication))
 }
-
-/// Ranks of process groups in all files together at most.
-const GROUP_RANKS_MAX: usize = 1 << 26;
-
-/// What events say of a group, and the ranks that it means: events say the same thing many times.
-#[derive(Default)]
-struct Known {
-    groups: BTreeMap<String, Result<Arc<[u32]>, String>>,
-    lists: BTreeSet<Arc<[u32]>>,
-    total: usize,
-}
-
-impl Known {
-    fn ranks(&mut self, trace: &Trace, args: &Args) -> Result<Arc<[u32]>, String> {
-        let Args { group_ranks, rank_start, rank_stride, group_size, group_name, .. } = args;
-        // The rank tells files apart, whose configurations may differ.
-        let head = (trace.distributed.rank, trace.distributed.world_size);
-        let key = format!("{head:?} {group_ranks} {rank_start} {rank_stride} {group_size} {group_name}");
-        if let Some(found) = self.groups.get(&key) {
-            return found.clone();
-        }
-        let found = group_ranks_of(trace, args).and_then(|ranks| self.keep(ranks));
-        self.groups.insert(key, found.clone());
-        found
+/// What an event says that NCCL did.
+fn operation(trace: &Trace, known: &mut Known, args: &Args) -> Result<Operation, String> {
+    if args.is_transfer() {
+        return Ok(Operation::Transfers(vec![said::transfer(trace, known, args)?]));
     }
+    let (said, label, ranks) = said::collective(trace, known, args)?;
+    Ok(Operation::Collective { said, label, ranks })
+}
 
-    /// The list, once.
-    fn keep(&mut self, ranks: Vec<u32>) -> Result<Arc<[u32]>, String> {
-        if let Some(list) = self.lists.get(ranks.as_slice()) {
-            return Ok(list.clone());
+/// A kernel of sends and receives that does not say which: its launch, its time, its stream, its external id and its place.
+type Group = (f64, Work, String, Option<i64>, String);
+
+/// Kernels of several sends and receives (`batch_isend_irecv`): each does those of which the host spoke before it launched the kernel, and that
+/// no kernel before it did.
+fn grouped(trace: &Trace, known: &mut Known, mut groups: Vec<Group>, claimed: &BTreeSet<i64>, report: &mut Report) -> Vec<Communication> {
+    groups.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
+    let mut said: Vec<(f64, i64)> = trace.transfers.iter().filter(|(_, external)| !claimed.contains(external)).copied().collect();
+    said.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let (mut said, mut found) = (said.into_iter().peekable(), Vec::new());
+    for (launch, work, stream, external, place) in groups {
+        let mut all = Vec::new();
+        while let Some((_, external)) = said.next_if(|(ts, _)| *ts <= launch) {
+            match said::transfer(trace, known, &trace.described[&external]) {
+                Ok(one) => all.push(one),
+                Err(what) => report.leave(what, || place.clone()),
+            }
         }
-        if self.total.saturating_add(ranks.len()) > GROUP_RANKS_MAX {
-            return Err(format!("collectives of further process groups: expected at most {GROUP_RANKS_MAX} ranks in all of them"));
+        if all.is_empty() {
+            report.leave("nccl kernels of sends and receives of which the host's events do not say which", || place);
+        } else {
+            found.push(Communication { work, stream, operation: Operation::Transfers(all), external, place });
         }
-        self.total += ranks.len();
-        let list: Arc<[u32]> = ranks.into();
-        self.lists.insert(list.clone());
-        Ok(list)
     }
-}
-
-/// The ranks of the group that an event is of.
-fn group_ranks_of(trace: &Trace, args: &Args) -> Result<Vec<u32>, String> {
-    let group = args.group_name.as_str().map_or_else(|| args.group_name.to_string(), String::from);
-    // An empty list says nothing: PyTorch lists no ranks of a group that has all of them.
-    let listed = |value: &Value| -> Option<Vec<u32>> {
-        let ranks: Option<Vec<u32>> = match value {
-            Value::String(text) => serde_json::from_str(text).ok(),
-            Value::Array(_) => serde_json::from_value(value.clone()).ok(),
-            _ => None,
-        };
-        ranks.filter(|ranks| !ranks.is_empty())
-    };
-    // The profiler shortens long lists: some versions have the first rank and the distance beside them, and the head of the file has them whole.
-    let strided = || {
-        let of = |value: &Value| number(value).and_then(|value| u32::try_from(value).ok());
-        let (start, stride, size) = (of(&args.rank_start)?, of(&args.rank_stride)?, of(&args.group_size)?);
-        let ranks =
-            (0..size.min(crate::ranks::RANKS_MAX)).map(|place| place.checked_mul(stride)?.checked_add(start)).collect::<Option<Vec<u32>>>();
-        ranks.filter(|_| stride > 0 || size == 1)
-    };
-    let configured = || trace.distributed.pg_config.iter().find(|one| one.pg_name == args.group_name).and_then(|one| listed(&one.ranks));
-    let world = || {
-        let size = trace.distributed.world_size.filter(|size| u64::from(*size) == number(&args.group_size).unwrap_or(0))?;
-        (size <= crate::ranks::RANKS_MAX).then(|| (0..size).collect())
-    };
-    let Some(ranks) =
-        listed(&args.group_ranks).or_else(strided).or_else(configured).or_else(world).filter(|ranks: &Vec<u32>| !ranks.is_empty())
-    else {
-        return Err(format!("collectives of process group {group:?}, whose ranks are not listed"));
-    };
-    let mut unique = BTreeSet::new();
-    if !ranks.iter().all(|rank| *rank < crate::ranks::RANKS_MAX && unique.insert(*rank)) {
-        return Err(format!("collectives of process group {group:?}, whose ranks are no list of different ones"));
-    }
-    Ok(ranks)
-}
-
-fn collective(trace: &Trace, known: &mut Known, args: &Args, work: Work, stream: String, place: String) -> Result<Communication, String> {
-    let Some(name) = args.collective.as_str() else { return Err("nccl kernels without a \"Collective name\" in their args".into()) };
-    let Some(kind) = kind_of(name) else { return Err(format!("collectives named {name:?}")) };
-    let dtype = args.dtype.as_str().unwrap_or("");
-    let Some(element) = element_of(dtype) else { return Err(format!("collectives of type {dtype:?}")) };
-    let (Some(into), Some(out)) = (number(&args.elements_in), number(&args.elements_out)) else {
-        return Err("collectives without \"In msg nelems\" and \"Out msg nelems\"".into());
-    };
-    let elements = match kind {
-        CollectiveKind::AllGather => into.max(out),
-        CollectiveKind::Barrier => 0,
-        _ => into,
-    };
-    let Some(bytes) = elements.checked_mul(element.bytes()) else { return Err("collectives of more than 2^64 bytes".into()) };
-    let ranks = known.ranks(trace, args)?;
-    let group = match &args.group_name {
-        Value::String(name) => name.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    };
-    let label = match args.group_description.as_str() {
-        Some(text) if !text.is_empty() && text != "undefined" => text.to_string(),
-        _ if group.is_empty() => format!("{} ranks", ranks.len()),
-        _ => group,
-    };
-    Ok(Communication { work, stream, kind, label, ranks, bytes, element, external: args.external.as_i64(), place })
-}
-
-/// The kind that a name of PyTorch's stands for.
-pub(crate) fn kind_of(name: &str) -> Option<CollectiveKind> {
-    let name: String = name.to_lowercase().chars().filter(|one| one.is_ascii_alphanumeric()).collect();
-    let table = [
-        ("allreduce", CollectiveKind::AllReduce),
-        ("reducescatter", CollectiveKind::ReduceScatter),
-        ("allgather", CollectiveKind::AllGather),
-        ("alltoall", CollectiveKind::AllToAll),
-        ("broadcast", CollectiveKind::Broadcast),
-        ("reduce", CollectiveKind::Reduce),
-        ("barrier", CollectiveKind::Barrier),
-    ];
-    table.into_iter().find(|(word, _)| name.starts_with(word)).map(|(_, kind)| kind)
-}
-
-/// The type that a name of PyTorch's or NCCL's stands for.
-pub(crate) fn element_of(name: &str) -> Option<Element> {
-    Some(match name.to_lowercase().as_str() {
-        "float" | "float32" => Element::F32,
-        "double" | "float64" => Element::F64,
-        "half" | "float16" => Element::F16,
-        "bfloat16" => Element::Bf16,
-        "float8_e4m3fn" | "float8_e4m3fnuz" => Element::F8E4M3,
-        "float8_e5m2" | "float8_e5m2fnuz" => Element::F8E5M2,
-        "long" | "int64" => Element::I64,
-        "int" | "int32" => Element::I32,
-        "short" | "int16" => Element::I16,
-        "char" | "int8" => Element::I8,
-        "byte" | "uint8" | "bool" => Element::U8,
-        "uint64" => Element::U64,
-        "uint32" => Element::U32,
-        _ => return None,
-    })
+    report.leave_many("sends and receives of the host's events that no kernel did", said.count() as u64, || "the host".into());
+    found
 }
 
 /// By collective: the first computation that waits for it.
@@ -556,21 +335,41 @@ fn program(trace: &Trace, work: &[Work], communication: &[Communication], lists:
     }
     let segments = nodes.len();
     let mut numbers: BTreeMap<(&str, *const u32), usize> = BTreeMap::new();
+    let mut places = Vec::new();
     for (index, one) in communication.iter().enumerate() {
-        let of = || lists.number(&one.label, one.ranks.to_vec());
-        let list = *numbers.entry((one.label.as_str(), one.ranks.as_ptr())).or_insert_with(of);
-        order.push((one.work.start, segments + index, Vec::new()));
-        nodes.push(RawNode {
-            id: format!("{} {index}", one.kind),
-            action: RawAction::Collective { kind: one.kind, list, bytes: one.bytes, element: one.element, root: 0 },
-            after: before[index].map(|item| segment_of(item) as u32).into_iter().collect(),
-            stream: Some(one.stream.as_str().into()),
-            measured: Some(Duration::from_ns((one.work.end - one.work.start) as u64)),
-            place: one.place.clone(),
-        });
+        let first = nodes.len();
+        let after: Vec<u32> = before[index].map(|item| segment_of(item) as u32).into_iter().collect();
+        let mut push = |name: &str, action, stream: Option<&str>| {
+            order.push((one.work.start, nodes.len(), Vec::new()));
+            nodes.push(RawNode {
+                id: format!("{name} {index}"),
+                action,
+                after: after.clone(),
+                stream: stream.map(Into::into),
+                measured: Some(Duration::from_ns((one.work.end - one.work.start) as u64)),
+                place: one.place.clone(),
+            });
+        };
+        match &one.operation {
+            Operation::Collective { said: Said { kind, bytes, element, root, .. }, label, ranks } => {
+                let list = *numbers.entry((label.as_str(), ranks.as_ptr())).or_insert_with(|| lists.number(label, ranks.to_vec()));
+                let (kind, bytes, element, root) = (*kind, *bytes, *element, root.unwrap_or(0));
+                push(&kind.to_string(), RawAction::Collective { kind, list, bytes, element, root }, Some(&one.stream));
+            }
+            // Those of one kernel do not wait for each other.
+            Operation::Transfers(all) => {
+                let stream = Some(one.stream.as_str()).filter(|_| all.len() == 1);
+                for SaidTransfer { is_send, peer, bytes, tag } in all {
+                    let what = transfer(*peer, *bytes, *tag);
+                    let (name, action) = if *is_send { ("send", RawAction::Send(what)) } else { ("receive", RawAction::Receive(what)) };
+                    push(name, action, stream);
+                }
+            }
+        }
+        places.push(first as u32..nodes.len() as u32);
     }
     for (_, segment, after) in order.iter().filter(|(_, node, _)| *node < segments) {
-        nodes[*segment].after = after.iter().map(|index| (segments + index) as u32).collect();
+        nodes[*segment].after = after.iter().flat_map(|index| places[*index].clone()).collect();
     }
     in_order(nodes, order.into_iter().map(|(start, node, _)| (start, node)).collect())
 }

@@ -62,6 +62,16 @@ const RATE_UNITS: &[Unit] = &[
     ("Mbps", 1_000_000),
     ("Gbps", 1_000_000_000),
     ("Tbps", 1_000_000_000_000),
+    ("bit/s", 1),
+    ("kbit/s", 1_000),
+    ("Mbit/s", 1_000_000),
+    ("Gbit/s", 1_000_000_000),
+    ("Tbit/s", 1_000_000_000_000),
+    ("Gbit", 1_000_000_000),
+    ("Mbit", 1_000_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+    ("T", 1_000_000_000_000),
 ];
 
 /// What is expected where a rate is read.
@@ -91,6 +101,29 @@ pub(super) enum Kind {
     Switch,
     /// The file does not say: a host where it has one cable.
     Unknown,
+}
+
+/// What is expected where a kind is read.
+pub(super) const KIND_EXPECTED: &str = "host or switch";
+
+impl Kind {
+    /// The kind that a word stands for, as tables and graphs have it.
+    pub(super) fn of(word: &str) -> Option<Kind> {
+        match word.trim().to_lowercase().as_str() {
+            "host" | "server" => Some(Kind::Host),
+            "switch" | "router" => Some(Kind::Switch),
+            _ => None,
+        }
+    }
+}
+
+/// Names of keys and columns, each with the words for it.
+pub(super) type Names = &'static [(&'static str, &'static [&'static str])];
+
+/// The name that a word of a file stands for, in any case of letters.
+pub(super) fn named(word: &str, names: Names) -> Option<&'static str> {
+    let word = word.trim().to_lowercase();
+    names.iter().find(|(name, others)| *name == word || others.contains(&word.as_str())).map(|(name, _)| *name)
 }
 
 /// What a file says.

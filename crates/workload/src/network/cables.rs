@@ -1,30 +1,59 @@
-//! A table of cables as CSV: `from,to` and, where they are there, `rate,latency,count,cost,from_kind,to_kind`.
+//! A table of cables as CSV: `from,to` and, where they are there, `rate,latency,count,cost,from_kind,to_kind`. Columns are apart by commas,
+//! semicolons or tabs.
 
-use super::builder::{Builder, Cable, Kind, RATE_EXPECTED, latency_of, rate_of};
+use super::builder::{Builder, Cable, KIND_EXPECTED, Kind, Names, RATE_EXPECTED, latency_of, named, rate_of};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;
 
-const COLUMNS: [&str; 8] = ["from", "to", "rate", "latency", "count", "cost", "from_kind", "to_kind"];
+/// Columns, each with other names for it.
+const COLUMNS: Names = &[
+    ("from", &["source", "src"]),
+    ("to", &["target", "destination", "dst"]),
+    ("rate", &["bandwidth", "speed", "capacity"]),
+    ("latency", &["delay"]),
+    ("count", &[]),
+    ("cost", &[]),
+    ("from_kind", &["source_kind", "src_kind"]),
+    ("to_kind", &["target_kind", "destination_kind", "dst_kind"]),
+];
+
+/// What is between columns, by the head of the table.
+fn separator(line: &str) -> char {
+    [',', ';', '\t'].into_iter().max_by_key(|one| (line.matches(*one).count(), *one == ',')).unwrap_or(',')
+}
 
 /// Whether a line is the head of such a table.
 pub fn looks_like(line: &str) -> bool {
-    let names: Vec<&str> = line.split(',').map(str::trim).collect();
-    names.contains(&"from") && names.contains(&"to") && names.iter().all(|name| !name.is_empty())
+    let names: Vec<&str> = line.split(separator(line)).map(|name| name.trim().trim_matches('"')).collect();
+    let has = |column| names.iter().any(|name| named(name, COLUMNS) == Some(column));
+    has("from") && has("to") && names.iter().all(|name| !name.is_empty())
 }
 
 /// Reads the file.
 pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report) -> Result<(), WorkloadError> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(input.text()?.as_bytes());
-    let names = reader.headers().map_err(|error| builder.error(1, error.to_string()))?.clone();
-    for name in names.iter().filter(|name| !COLUMNS.contains(name)) {
-        report.leave(format!("column {name:?}"), || format!("{}:1", input.name));
+    let text = input.text()?;
+    let between = separator(text.trim_start().lines().next().unwrap_or("")) as u8;
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).delimiter(between).from_reader(text.as_bytes());
+    let head = reader.headers().map_err(|error| builder.error(1, error.to_string()))?.clone();
+    let mut names: Vec<Option<&str>> = Vec::new();
+    for name in &head {
+        let found = named(name, COLUMNS);
+        if found.is_some() && names.contains(&found) {
+            return Err(builder.error(1, format!("column {name:?}: expected one column of each kind")));
+        }
+        if found.is_none() {
+            report.leave(format!("column {name:?}"), || format!("{}:1", input.name));
+        }
+        names.push(found);
     }
     for record in reader.records() {
         let record = record.map_err(|error| builder.error(error.position().map_or(1, csv::Position::line), error.to_string()))?;
         let line = record.position().map_or(1, csv::Position::line);
+        let more = record.iter().skip(names.len()).filter(|value| !value.is_empty()).count();
+        report.leave_many("values beyond the last column", more as u64, || format!("{}:{line}", input.name));
         let get = |name: &str| {
-            let at = names.iter().position(|one| one == name)?;
+            let at = names.iter().position(|one| *one == Some(name))?;
             record.get(at).filter(|value| !value.is_empty())
         };
         let wrong =
@@ -35,16 +64,15 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
         };
         let kind = |name: &str| match get(name) {
             None => Ok(Kind::Unknown),
-            Some("host") => Ok(Kind::Host),
-            Some("switch") => Ok(Kind::Switch),
-            Some(_) => Err(wrong(name, "host or switch")),
+            Some(word) => Kind::of(word).ok_or_else(|| wrong(name, KIND_EXPECTED)),
         };
         let bits_per_second = get("rate").map(|text| rate_of(text).ok_or_else(|| wrong("rate", RATE_EXPECTED))).transpose()?;
         let latency_ps =
             get("latency").map(|text| latency_of(text).ok_or_else(|| wrong("latency", "a time, such as \"300ns\""))).transpose()?;
         let (count, cost, kinds) = (count("count")?, count("cost")?, (kind("from_kind")?, kind("to_kind")?));
-        let from = builder.node(get("from").unwrap_or(""), kinds.0, line)?;
-        let to = builder.node(get("to").unwrap_or(""), kinds.1, line)?;
+        let end = |name: &str| get(name).ok_or_else(|| wrong(name, "the name of a host or a switch"));
+        let ends = (end("from")?, end("to")?);
+        let (from, to) = (builder.node(ends.0, kinds.0, line)?, builder.node(ends.1, kinds.1, line)?);
         builder.cable(Cable { from, to, bits_per_second, latency_ps, count, cost }, line)?;
     }
     Ok(())

@@ -91,7 +91,8 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
     let usual = topology.get("defaults").and_then(|defaults| defaults.get("kind")).and_then(Yaml::text);
     for (name, data) in nodes {
         let text = name.text().ok_or_else(|| builder.error(name.line, "expected the name of a node"))?;
-        let kind = data.get("kind").and_then(Yaml::text).or(usual);
+        let group = data.get("group").and_then(Yaml::text).and_then(|group| topology.get("groups")?.get(group)?.get("kind")?.text());
+        let kind = data.get("kind").and_then(Yaml::text).or(group).or(usual);
         let before = builder.nodes.len();
         let kind = if kind == Some("linux") { Kind::Host } else { Kind::Switch };
         builder.node(text, kind, name.line)?;
@@ -116,7 +117,9 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
         let mut numbers = [0; 2];
         let mut is_known = true;
         for (end, number) in ends.into_iter().zip(&mut numbers) {
-            let text = end.text().ok_or_else(|| builder.error(end.line, "endpoints: expected \"node:interface\""))?;
+            // In the long form an end is a map.
+            let expected = "endpoints: expected \"node:interface\", or node: and interface:";
+            let text = end.text().or_else(|| end.get("node")?.text()).ok_or_else(|| builder.error(end.line, expected))?;
             let name = text.split(':').next().unwrap_or("");
             match builder.numbers.get(name) {
                 Some(known) => *number = *known,

@@ -1,12 +1,12 @@
 //! networkx's node-link JSON (`networkx.node_link_data`): nodes with `id` and `kind` (`host` or `switch`), links with `source`, `target`, `rate`,
-//! `latency`, `count` and `cost`.
+//! `latency`, `count` and `cost`. Keys have other names as well, see [`KEYS`].
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::builder::{Builder, Cable, Kind, RATE_EXPECTED, latency_of, rate_of};
+use super::builder::{Builder, Cable, KIND_EXPECTED, Kind, Names, RATE_EXPECTED, latency_of, named, rate_of};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;
@@ -22,8 +22,43 @@ struct File {
     links: Vec<Map<String, Value>>,
 }
 
+/// Keys of nodes, of links and of the graph, each with other names for it.
+const KEYS: Names = &[
+    ("kind", &["type", "role"]),
+    ("rate", &["bandwidth", "speed", "capacity"]),
+    ("latency", &["delay"]),
+    ("name", &["label"]),
+    ("id", &[]),
+    ("source", &[]),
+    ("target", &[]),
+    ("key", &[]),
+    ("count", &[]),
+    ("cost", &[]),
+];
+
+/// The same data by the names of [`KEYS`], and how many others there are. What has the name itself counts before other words for it.
+fn by_name(of: &Map<String, Value>, known: &[&str]) -> (Map<String, Value>, u64) {
+    let (mut found, mut unknown) = (Map::new(), 0);
+    for (key, value) in of {
+        match named(key, KEYS).filter(|name| known.contains(name)) {
+            Some(name) if name == key || !of.contains_key(name) && !found.contains_key(name) => {
+                drop(found.insert(name.into(), value.clone()))
+            }
+            _ => unknown += 1,
+        }
+    }
+    (found, unknown)
+}
+
+/// A value as a name: nodes of networkx may be lists of numbers, as in grids.
 fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), String::from)
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), String::from)).collect::<Vec<_>>().join("_")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Rate and latency of a link, or of all.
@@ -56,26 +91,26 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
         let what = "directed = true: expected a graph whose links go both ways, as networkx's to_undirected() makes it";
         return Err(builder.error(0, what));
     }
-    let usual = speed(&file.graph, "graph", builder)?;
+    let (graph, unknown) = by_name(&file.graph, &["rate", "latency", "name"]);
+    report.leave_many("data of the graph that networks do not have", unknown, || input.name.clone());
+    let usual = speed(&graph, "graph", builder)?;
     let mut numbers = BTreeMap::new();
     for (index, node) in file.nodes.iter().enumerate() {
+        let (node, unknown) = by_name(node, &["id", "kind", "name"]);
         let id = node.get("id").ok_or_else(|| builder.error(0, format!("nodes[{index}]: expected an id")))?;
-        let kind = match node.get("kind").map(text).as_deref() {
-            Some("host") => Kind::Host,
-            Some("switch") => Kind::Switch,
-            None => Kind::Unknown,
-            Some(other) => return Err(builder.error(0, format!("nodes[{index}]: kind = {other:?}: expected host or switch"))),
-        };
+        let wrong = |word: &str| builder.error(0, format!("nodes[{index}]: kind = {word:?}: expected {KIND_EXPECTED}"));
+        let kind = node.get("kind").map(text).map(|word| Kind::of(&word).ok_or_else(|| wrong(&word)));
+        let kind = kind.transpose()?.unwrap_or(Kind::Unknown);
         let name = node.get("name").map_or_else(|| text(id), text);
         let before = builder.nodes.len();
         let number = builder.node(&name, kind, 0)?;
         if builder.nodes.len() == before || numbers.insert(id.to_string(), number).is_some() {
             return Err(builder.error(0, format!("nodes[{index}]: {name:?}: expected each node once")));
         }
-        let unknown = node.keys().filter(|key| !["id", "kind", "name"].contains(&key.as_str())).count();
-        report.leave_many("data of nodes beside id, kind and name", unknown as u64, || format!("{}: nodes[{index}]", input.name));
+        report.leave_many("data of nodes beside id, kind and name", unknown, || format!("{}: nodes[{index}]", input.name));
     }
     for (index, link) in file.links.iter().enumerate() {
+        let (link, unknown) = by_name(link, &["source", "target", "key", "rate", "latency", "count", "cost"]);
         let place = format!("links[{index}]");
         let end = |key: &str| {
             let id = link.get(key).ok_or_else(|| builder.error(0, format!("{place}: expected a {key}")))?;
@@ -85,11 +120,9 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
                 .ok_or_else(|| builder.error(0, format!("{place}: {key} = {id}: expected the id of a node")))
         };
         let (from, to) = (end("source")?, end("target")?);
-        let (rate, latency) = speed(link, &place, builder)?;
-        let (count, cost) = (count(link, "count", &place, builder)?, count(link, "cost", &place, builder)?);
-        let known = ["source", "target", "key", "rate", "latency", "count", "cost"];
-        let unknown = link.keys().filter(|key| !known.contains(&key.as_str())).count();
-        report.leave_many("data of links that networks do not have", unknown as u64, || format!("{}: {place}", input.name));
+        let (rate, latency) = speed(&link, &place, builder)?;
+        let (count, cost) = (count(&link, "count", &place, builder)?, count(&link, "cost", &place, builder)?);
+        report.leave_many("data of links that networks do not have", unknown, || format!("{}: {place}", input.name));
         builder.cable(Cable { from, to, bits_per_second: rate.or(usual.0), latency_ps: latency.or(usual.1), count, cost }, 0)?;
     }
     Ok(())

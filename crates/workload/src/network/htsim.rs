@@ -8,7 +8,10 @@ use crate::report::Report;
 /// Whether a text begins as such a file does.
 pub fn looks_like(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.next().is_some_and(|line| line.to_lowercase().starts_with("nodes ")) && text.to_lowercase().contains("tiers")
+    let is_head = |line: &str| {
+        line.split_whitespace().next().is_some_and(|word| ["nodes", "tiers", "podsize"].contains(&word.to_lowercase().as_str()))
+    };
+    lines.next().is_some_and(is_head) && text.to_lowercase().contains("tiers")
 }
 
 #[derive(Clone, Copy, Default)]
@@ -89,6 +92,9 @@ fn shape(input: &Input, builder: &Builder<'_>, report: &mut Report) -> Result<Sh
             ("oversubscribed", Some(tier)) => tier.oversubscribed = Some(number),
             ("queue_up" | "queue_down" | "queue_size_up" | "queue_size_down", Some(_)) => {
                 report.leave("lengths of queues, which are the plan's", || format!("{}:{line_number}", input.name));
+            }
+            ("bundle", Some(_)) => {
+                report.leave("Bundle: cables in parallel follow from the numbers of ports", || format!("{}:{line_number}", input.name));
             }
             _ => return Err(builder.error(line_number, format!("{line:?}: expected a key of htsim's at its place"))),
         }

@@ -88,7 +88,7 @@ impl NetworkFormat {
         if cables::looks_like(line) {
             return Some(NetworkFormat::Cables);
         }
-        if first.lines().any(|line| line.trim_end() == "topology:") {
+        if first.lines().any(|line| line.split('#').next().is_some_and(|line| line.trim_end() == "topology:")) {
             return Some(NetworkFormat::Containerlab);
         }
         ns3::looks_like(first).then_some(NetworkFormat::Ns3)

@@ -50,9 +50,11 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
             "pci" => {
                 let class = node.attribute("class").unwrap_or("");
                 let id = node.attribute("busid").unwrap_or("");
+                // Accelerators of other makers have classes of their own; what has a GPU in it is one.
+                let is_gpu = node.children().any(|one| one.tag_name().name() == "gpu");
                 let (name, kind) = match class.get(..6).unwrap_or(class) {
                     "0x0604" => (format!("pcie {id}"), Kind::Switch),
-                    "0x0302" | "0x0300" => {
+                    class if is_gpu || ["0x0302", "0x0300"].contains(&class) => {
                         let number = gpu_number(node).unwrap_or(counts.0);
                         counts.0 += 1;
                         (format!("gpu{number}"), Kind::Host)
