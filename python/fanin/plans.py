@@ -242,6 +242,8 @@ class Traffic(_Traffic, total=False):
     message: Bytes
     payload: Bytes
     load: Fraction
+    congestion: Literal["none", "dctcp"]
+    rto_min: Time
     messages: int
     start: Time
 

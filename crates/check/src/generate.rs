@@ -13,7 +13,7 @@ use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, Strays, Tim
 use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::noise::Delay;
 use fanin_sim::routing::Balancer;
-use fanin_sim::traffic::{Pattern, TrafficConfig};
+use fanin_sim::traffic::{Congestion, Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{Draw, DrawnJob, JobSize, StepParameters, System, UNLIMITED};
 
@@ -32,6 +32,9 @@ const FRAME_BYTES_MIN: u32 = 84;
 
 /// The stream of parameters of systems from elsewhere.
 const OWN: u64 = 0x0e15;
+
+/// The stream of what controls background traffic.
+const CONGESTION: u64 = 60;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +63,8 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let large = &mut Draw::new(seed, 51);
     let is_large = large::network(large, &mut network, only);
     let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
-    let traffic = traffic(&mut Draw::new(seed, 3), &map);
+    let mut traffic = traffic(&mut Draw::new(seed, 3), &map);
+    congestion(&mut Draw::new(seed, CONGESTION), &mut traffic);
     let mut kind_draw = Draw::new(seed, 6);
     let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
     by_systems(seed, &map, &mut jobs, only);
@@ -184,9 +188,19 @@ fn traffic(draw: &mut Draw, map: &NetworkMap) -> Vec<TrafficConfig> {
         message_bytes: (packets_per_host / messages).max(1) * u64::from(payload_bytes) - draw.between(0, u64::from(payload_bytes) - 1),
         payload_bytes,
         load: draw.between(1, 10) as f64 / 10.0,
+        congestion: None,
         messages: Some(messages),
         start: Instant::from_ps(draw.between(0, 100_000_000)),
     }]
+}
+
+/// Some background traffic has congestion control; the shortest timeouts are shorter than a round trip.
+fn congestion(draw: &mut Draw, traffic: &mut [TrafficConfig]) {
+    for config in traffic {
+        if draw.percent(40) {
+            config.congestion = Some(Congestion::Dctcp { rto_min: Duration::from_ps(draw.scaled(1_000_000, 2_000_000_000)) });
+        }
+    }
 }
 
 fn jobs(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) -> Vec<JobRecipe> {

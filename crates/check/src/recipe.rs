@@ -206,13 +206,14 @@ impl fmt::Display for Recipe {
         for traffic in &self.traffic {
             writeln!(
                 f,
-                "traffic {:?} among {} hosts: {:?} messages of {} B in {} B, load {}, from {}",
+                "traffic {:?} among {} hosts: {:?} messages of {} B in {} B, load {}, {:?}, from {}",
                 traffic.pattern,
                 traffic.hosts.len(),
                 traffic.messages,
                 traffic.message_bytes,
                 traffic.payload_bytes,
                 traffic.load,
+                traffic.congestion,
                 traffic.start
             )?;
         }

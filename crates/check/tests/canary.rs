@@ -133,6 +133,7 @@ fn traffic(draw: &mut Draw, map: &NetworkMap) -> Vec<TrafficConfig> {
         message_bytes: draw.scaled(1_000, 60_000),
         payload_bytes: 1_024,
         load: draw.between(2, 10) as f64 / 10.0,
+        congestion: None,
         messages: Some(draw.between(1, 10)),
         start: Instant::ZERO,
     }]

@@ -111,6 +111,7 @@ fn a_stall_after_the_last_message_ends_nothing_twice() {
         message_bytes: 100,
         payload_bytes: 100,
         load: 1.0,
+        congestion: None,
         messages: Some(1),
         start: Instant::ZERO,
     }];

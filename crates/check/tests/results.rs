@@ -52,6 +52,7 @@ fn hostile(system: System) -> Recipe {
         message_bytes: 20_000,
         payload_bytes: 1_000,
         load: 0.5,
+        congestion: None,
         messages: Some(5),
         start: Instant::ZERO,
     }];

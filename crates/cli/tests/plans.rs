@@ -128,6 +128,22 @@ const WRONG: &[(&str, &str, &str)] = &[
         "plan.toml:16: traffic[0].load = 1.5: expected a number from 0 to 1 or a percentage, such as 0.01 or \"1%\"",
     ),
     ("load = 0.5", "load = 0", "plan.toml:16: traffic[0].load = 0: expected a share of the link's rate above 0 and at most 1"),
+    (
+        "pattern = \"uniform\"",
+        "pattern = \"uniform\"\ncongestion = \"cubic\"",
+        "plan.toml:15: traffic[0].congestion = \"cubic\": expected \"none\" or \"dctcp\"",
+    ),
+    (
+        "pattern = \"uniform\"",
+        "pattern = \"uniform\"\ncongestion = \"dctcp\"",
+        "plan.toml:17: traffic[0].load = 0.5: expected no such key with congestion = \"dctcp\", which finds its rate itself",
+    ),
+    (
+        "pattern = \"uniform\"",
+        "pattern = \"uniform\"\nrto_min = \"1ms\"",
+        "plan.toml:15: traffic[0].rto_min = \"1ms\": expected no such key without congestion = \"dctcp\"",
+    ),
+    ("load = 0.5", "congestion = \"dctcp\"\nrto_min = \"0us\"", "plan.toml:17: traffic[0].rto_min = \"0us\": expected more than 0 s"),
     ("pattern = \"uniform\"", "pattern = \"incast\"\nreceivers = 4", "plan.toml:15: traffic[0].receivers = 4: expected 1 to 3 receivers"),
     (
         "anti_replay = true",

@@ -129,7 +129,7 @@ const LAYERS: &[Layer] = &[
         external: None,
     },
     Layer { name: "fanin-processor", internal: &["fanin-core"], internal_dev: &[], external: Some(&["libm", "thiserror"]) },
-    Layer { name: "fanin-models", internal: &["fanin-processor"], internal_dev: &[], external: Some(&["libm", "thiserror"]) },
+    Layer { name: "fanin-models", internal: &["fanin-core", "fanin-processor"], internal_dev: &[], external: Some(&["libm", "thiserror"]) },
     Layer {
         name: "fanin-plan",
         internal: &["fanin-core", "fanin-systems", "fanin-operator", "fanin-sim", "fanin-simulation", "fanin-models", "fanin-workload"],

@@ -10,6 +10,7 @@
 //! | [`netreduce`] | time of an allreduce over machines with several GPUs: flat ring, Tencent's, parallel NetReduce |
 //! | [`rina`] | the dependency chain of a ring over workers or groups |
 //! | [`sharp`] | time of an allreduce over SHARP's trees, in its two modes |
+//! | [`training`] | a small network that is trained with sums of systems: accuracy by iterations and time |
 //! | [`upgrade`] | in which order to replace switches |
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod flare;
 pub mod netreduce;
 pub mod rina;
 pub mod sharp;
+pub mod training;
 pub mod upgrade;
 
 use std::fmt;
@@ -36,6 +38,7 @@ pub const MODELS: &[Model] = &[
     flare::PROCESSOR,
     flare::PROCESSOR_RUN,
     flare::sparse::SPARSE,
+    training::TRAINING,
 ];
 
 /// The model of that name.

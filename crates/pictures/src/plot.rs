@@ -140,12 +140,19 @@ fn usual(plan: &Plan) -> Vec<Plot> {
     if plan.points.iter().any(|point| point.setup.general.run.memory_interval.is_some()) {
         plots.push(make("memory", "Memory of switches", PlotKind::Memory, None, None));
     }
+    let has_several = plan.points.iter().any(|point| point.setup.jobs.len() > 1);
+    if has_several {
+        plots.push(make("jobs_completion", "How long jobs take", PlotKind::Cdf, None, Some("jct_us")));
+    }
     if plan.points.iter().any(|point| point.setup.general.run.alone) {
         plots.push(make("slowdown", "Slowdown of jobs by each other", PlotKind::Cdf, None, Some("slowdown")));
     }
     if plan.points.iter().any(|point| point.setup.general.run.series_interval.is_some()) {
         plots.push(make("jobs_goodput", "Goodput over time", PlotKind::Time, None, Some("goodput_gbps")));
         plots.push(make("jobs_slots", "Slots in use over time", PlotKind::Time, None, Some("slots")));
+        if has_several {
+            plots.push(make("jobs_fairness", "How evenly jobs share over time", PlotKind::Time, None, Some("fairness")));
+        }
     }
     plots
 }

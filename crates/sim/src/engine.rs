@@ -1,6 +1,7 @@
 //! The event loop: one event at a time, in the order of (time, id).
 
 pub(crate) mod adding;
+mod connections;
 mod failures;
 mod flows;
 mod generated;
@@ -35,6 +36,7 @@ use crate::setup::SetupError;
 use crate::topology::Topology;
 use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};
+use connections::Connections;
 use failures::{Failures, Host};
 use generated::Generated;
 use programs::Programs;
@@ -124,6 +126,8 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     flows: Vec<Flow>,
     /// Traffic whose patterns are from elsewhere.
     generated: Generated,
+    /// Background traffic with congestion control.
+    connections: Connections,
     /// Per (traffic set's source): how long a full packet lasts on its host's link at its load.
     traffic_runs: bool,
     sources_running: u32,
@@ -186,7 +190,8 @@ where
         let tx_ready = links + node_count as u32;
         let first_source = tx_ready + map.hosts();
         let generated = Generated::new(&topology, &scenario);
-        let held_back = first_source + (sources.len() + scenario.flows.len() + generated.events()) as u32;
+        let connections = Connections::new(&scenario);
+        let held_back = first_source + (sources.len() + scenario.flows.len() + generated.events() + connections.count()) as u32;
         let ids = EventIds {
             timers: links,
             tx_ready,
@@ -210,8 +215,9 @@ where
             workers_running: 0,
             running_in: vec![0; scenario.jobs.len()],
             shared_by: vec![Vec::new(); scenario.jobs.len()],
-            sources_running: (sources.len() + scenario.flows.len() + generated.sets()) as u32,
+            sources_running: (sources.len() + scenario.flows.len() + generated.sets() + connections.count()) as u32,
             generated,
+            connections,
             flows: vec![Flow::default(); scenario.flows.len()],
             traffic_runs: true,
             failures: Failures::new(&scenario, map.hosts(), channels.links()),
@@ -756,9 +762,7 @@ where
     fn on_background(&mut self, place: u32) {
         let packet = self.net.packets.rest(place);
         let Some(source) = self.sources.get_mut(packet.flow as usize) else {
-            let (number, payload) = (packet.flow, packet.payload.clone());
-            self.net.packets.free(place);
-            return self.on_flow_packet(number, &payload);
+            return self.on_background_of_others(place);
         };
         source.in_flight -= 1;
         source.bytes_delivered += packet.payload.borrow().bytes() as u64;
@@ -775,7 +779,7 @@ where
     fn on_lost_background(&mut self) {
         while let Some((number, payload)) = self.net.lost_background.pop() {
             let Some(source) = self.sources.get_mut(number as usize) else {
-                self.on_lost_flow_packet(number, &payload);
+                self.on_lost_background_of_others(number, &payload);
                 continue;
             };
             source.in_flight -= 1;

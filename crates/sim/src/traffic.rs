@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fanin_core::hash::mix;
 use fanin_core::{Duration, Instant, NodeId};
 
+pub(crate) mod dctcp;
 pub mod own;
 
 use crate::network::NetworkConfig;
@@ -31,6 +32,17 @@ pub enum Pattern {
     Own(NamedPattern),
 }
 
+/// How senders of background traffic control their rates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Congestion {
+    /// DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257), with g = 1/16: each message is a connection that begins with a window of ten packets. What
+    /// is lost is sent again. A message that gets no answer at all, by eight timeouts in a row that double each time, is given up.
+    Dctcp {
+        /// No timeout is shorter, and the first ones are as long.
+        rto_min: Duration,
+    },
+}
+
 /// One set of hosts with background traffic among them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrafficConfig {
@@ -42,8 +54,10 @@ pub struct TrafficConfig {
     pub message_bytes: u64,
     /// Payload of a full packet in bytes.
     pub payload_bytes: u32,
-    /// Offered rate of each sender, as a share of its link's rate, above 0 and at most 1.
+    /// Offered rate of each sender, as a share of its link's rate, above 0 and at most 1. Not looked at where there is congestion control.
     pub load: f64,
+    /// Whether rates follow congestion; `None`: packets are sent at `load`, and nobody sends again what is lost.
+    pub congestion: Option<Congestion>,
     /// Messages that each host sends; `None` for as many as the jobs last.
     pub messages: Option<u64>,
     /// When it begins.
@@ -65,6 +79,14 @@ impl TrafficConfig {
         }
         if self.payload_bytes == 0 || self.payload_bytes > 65_000 {
             return Err(SetupError::new(field("payload"), self.payload_bytes, "1 to 65000 bytes"));
+        }
+        if let Some(Congestion::Dctcp { rto_min }) = self.congestion
+            && rto_min == Duration::ZERO
+        {
+            return Err(SetupError::new(field("rto_min"), rto_min, "more than 0 s"));
+        }
+        if self.congestion.is_some() && matches!(self.pattern, Pattern::Own(_)) {
+            return Err(SetupError::new(field("congestion"), "dctcp", "a pattern that is built in"));
         }
         if self.hosts.len() < 2 {
             return Err(SetupError::new(field("hosts"), self.hosts.len(), "at least 2 hosts"));
@@ -163,8 +185,13 @@ impl Rounds {
 }
 
 impl Source {
-    /// All sources of a traffic set; none where its pattern is from elsewhere.
+    /// All sources of a traffic set that send at a rate; none where its pattern is from elsewhere, and where it has congestion control.
     pub fn all(config: &TrafficConfig, index: u32, seed: u64) -> Vec<Source> {
+        if config.congestion.is_some() { Vec::new() } else { Source::made(config, index, seed) }
+    }
+
+    /// All senders of a traffic set, whether they have congestion control or not.
+    pub fn made(config: &TrafficConfig, index: u32, seed: u64) -> Vec<Source> {
         if let Pattern::Own(_) = config.pattern {
             return Vec::new();
         }
@@ -248,6 +275,7 @@ mod tests {
             message_bytes: 4096,
             payload_bytes: 1024,
             load: 1.0,
+            congestion: None,
             messages: Some(20),
             start: Instant::ZERO,
         }
@@ -295,5 +323,7 @@ mod tests {
         wrong = config(Pattern::Uniform);
         wrong.load = 1.5;
         assert!(wrong.check(0).unwrap_err().to_string().starts_with("traffic[0].load = 1.5"));
+        wrong = TrafficConfig { congestion: Some(Congestion::Dctcp { rto_min: Duration::ZERO }), ..config(Pattern::Uniform) };
+        assert_eq!(wrong.check(1).unwrap_err().to_string(), "traffic[1].rto_min = 0 s: expected more than 0 s");
     }
 }

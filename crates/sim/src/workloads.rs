@@ -35,6 +35,7 @@ pub fn w1(seed: u64) -> Scenario {
             message_bytes: 1 << 20,
             payload_bytes: 1024,
             load: 1.0,
+            congestion: None,
             messages: Some(1),
             start: Instant::ZERO,
         }],

@@ -43,6 +43,7 @@ fn traffic(hosts: impl IntoIterator<Item = u32>, pattern: Pattern, messages: u64
         message_bytes: 64 * 1024,
         payload_bytes: 1024,
         load: 1.0,
+        congestion: None,
         messages: Some(messages),
         start: Instant::ZERO,
     }

@@ -47,6 +47,7 @@ fn traffic(hosts: impl IntoIterator<Item = u32>, pattern: Pattern, packets: u64)
         message_bytes: packets * PAYLOAD,
         payload_bytes: PAYLOAD as u32,
         load: 1.0,
+        congestion: None,
         messages: Some(1),
         start: Instant::ZERO,
     }

@@ -1,6 +1,7 @@
 //! The simulator packet by packet. One program: its parts share most of their code, which takes longer to compile than to run.
 
 mod couriers;
+mod dctcp;
 mod exact;
 mod faults;
 mod limits;

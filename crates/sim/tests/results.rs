@@ -35,6 +35,7 @@ fn scenario(pattern: Pattern, balancer: Balancer, lossless: Option<LosslessConfi
         message_bytes: 100_000,
         payload_bytes: 1024,
         load: 0.8,
+        congestion: None,
         messages: Some(3),
         start: Instant::ZERO,
     };

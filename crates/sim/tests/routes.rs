@@ -42,6 +42,7 @@ fn traffic(hosts: impl IntoIterator<Item = u32>, pattern: Pattern, load: f64) ->
         message_bytes: 64 * u64::from(PAYLOAD),
         payload_bytes: PAYLOAD,
         load,
+        congestion: None,
         messages: None,
         start: Instant::ZERO,
     }

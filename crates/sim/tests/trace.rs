@@ -31,6 +31,7 @@ fn scenario(lossless: Option<LosslessConfig>, loss: f64) -> Scenario {
         message_bytes: 50_000,
         payload_bytes: 1_024,
         load: 0.9,
+        congestion: None,
         messages: Some(3),
         start: Instant::ZERO,
     };

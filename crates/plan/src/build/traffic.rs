@@ -1,14 +1,17 @@
 //! Background traffic of a run, and whether what is sent fits the queues.
 
-use fanin_core::{Instant, NodeId};
+use fanin_core::{Duration, Instant, NodeId};
 use fanin_sim::scenario::NetworkConfig;
 use fanin_sim::topology::Topology;
-use fanin_sim::traffic::{Pattern, TrafficConfig};
+use fanin_sim::traffic::{Congestion, Pattern, TrafficConfig};
 
 use crate::jobs::placement::Free;
 use crate::reading::units::Amount;
 use crate::reading::{PlanError, Refuse};
-use crate::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
+use crate::schema::{CongestionName, PatternName, Placement, Setup, Traffic, TrafficHosts};
+
+/// The least timeout of connections, where none is given.
+const RTO_MIN: Duration = Duration::from_ms(1);
 
 /// Queues must hold at least one full frame of everybody who sends.
 pub fn check_frames(refuse: &Refuse<'_>, network: &NetworkConfig, setup: &Setup) -> Result<(), PlanError> {
@@ -94,7 +97,7 @@ fn background(
         (PatternName::Permutation, None) => Pattern::Permutation,
         (PatternName::Own(own), None) => {
             // Its own keys say these.
-            if let Some(key) = ["message", "messages", "load"].into_iter().find(|key| refuse.has(&path(key))) {
+            if let Some(key) = ["message", "messages", "load", "congestion"].into_iter().find(|key| refuse.has(&path(key))) {
                 let expected = format!("no such key with pattern = \"{}\", which has keys of its own", own.name());
                 return Err(refuse.at(&path(key), expected));
             }
@@ -106,13 +109,27 @@ fn background(
     if config.load.0 <= 0.0 {
         return Err(refuse.at(&path("load"), "a share of the link's rate above 0 and at most 1"));
     }
+    let congestion = congestion(refuse, config, &path)?;
     Ok(TrafficConfig {
         hosts,
         pattern,
         message_bytes: config.message.0,
         payload_bytes: config.payload.0 as u32,
         load: config.load.0,
+        congestion,
         messages: config.messages,
         start: Instant::ZERO + config.start.0,
     })
+}
+
+/// How rates follow congestion; what says a rate beside it is refused.
+fn congestion(refuse: &Refuse<'_>, config: &Traffic, path: &dyn Fn(&str) -> String) -> Result<Option<Congestion>, PlanError> {
+    match (config.congestion, config.rto_min) {
+        (CongestionName::None, Some(_)) => Err(refuse.at(&path("rto_min"), "no such key without congestion = \"dctcp\"")),
+        (CongestionName::None, None) => Ok(None),
+        (CongestionName::Dctcp, _) if refuse.has(&path("load")) => {
+            Err(refuse.at(&path("load"), "no such key with congestion = \"dctcp\", which finds its rate itself"))
+        }
+        (CongestionName::Dctcp, rto_min) => Ok(Some(Congestion::Dctcp { rto_min: rto_min.map_or(RTO_MIN, |time| time.0) })),
+    }
 }

@@ -37,7 +37,7 @@ pub use network::{Aggregating, AsWired, Lossless, Network, Processor, QUEUE_BYTE
 pub use noise::{Noise, NoiseDelay};
 pub use plot::{Plot, PlotKind};
 pub use run::{Expect, PayloadName, Run};
-pub use traffic::{Traffic, TrafficHosts};
+pub use traffic::{CongestionName, Traffic, TrafficHosts};
 pub use workloads::{Source, WorkloadFrom};
 
 /// One point of a plan: everything that a run needs except for its seed.

@@ -29,11 +29,27 @@ pub struct Traffic {
     /// Offered rate of each sender as a share of its link's.
     #[serde(default = "all")]
     pub load: Fraction,
+    /// Whether rates follow congestion.
+    #[serde(default)]
+    pub congestion: CongestionName,
+    /// With congestion control: the least timeout.
+    pub rto_min: Option<Time>,
     /// Messages that each host sends; as many as the jobs last where it is not given.
     pub messages: Option<u64>,
     /// When it begins.
     #[serde(default = "no_time")]
     pub start: Time,
+}
+
+/// How senders of background traffic control their rates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CongestionName {
+    /// They do not: what is lost is gone.
+    #[default]
+    None,
+    /// As DCTCP.
+    Dctcp,
 }
 
 /// Which hosts send background traffic.

@@ -301,6 +301,12 @@ pub const OTHERS: &[(&str, &[Key])] = &[
             ("message", &[with(ONE_TRAFFIC, "\"16KiB\"")]),
             ("payload", &[with(ONE_TRAFFIC, "512")]),
             ("load", &[with(ONE_TRAFFIC, "0.5")]),
+            ("congestion", &[with(ONE_TRAFFIC, "\"dctcp\"")]),
+            // A first timeout that is shorter than a round trip.
+            (
+                "rto_min",
+                &[with(&["traffic=[{ pattern = \"uniform\", hosts = \"all\", messages = 4, congestion = \"dctcp\" }]"], "\"1us\"")],
+            ),
             ("messages", &[with(&["traffic=[{ pattern = \"uniform\", hosts = \"all\", message = \"1KiB\" }]"], "1")]),
             ("start", &[with(ONE_TRAFFIC, "\"1us\"")]),
         ],

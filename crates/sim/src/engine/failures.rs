@@ -222,6 +222,7 @@ where
             }
         }
         self.wake_generated(host);
+        self.wake_connections(host);
         self.on_tx_ready(host.0);
     }
 }

@@ -27,8 +27,11 @@ where
             return;
         }
         let index = number as usize - self.sources.len();
-        if index >= self.flows.len() {
-            return self.on_generated((index - self.flows.len()) as u32);
+        if let Some(behind) = index.checked_sub(self.flows.len()) {
+            return match behind.checked_sub(self.generated.events()) {
+                None => self.on_generated(behind as u32),
+                Some(connection) => self.on_connection(connection),
+            };
         }
         let config = &self.scenario.flows[index];
         let host = self.failures.host(config.from.0);

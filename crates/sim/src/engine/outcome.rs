@@ -56,9 +56,10 @@ where
             }
         });
         let (generated_bytes, generators) = self.generated.delivered();
-        let of_flows: u64 = self.flows.iter().map(|flow| flow.bytes_delivered).sum::<u64>() + generated_bytes;
+        let of_flows: u64 =
+            self.flows.iter().map(|flow| flow.bytes_delivered).sum::<u64>() + generated_bytes + self.connections.delivered();
         let background_bytes = of_flows + self.sources.iter().map(|source| source.bytes_delivered).sum::<u64>();
-        let senders = (self.sources.len() + self.flows.len() + generators) as f64;
+        let senders = (self.sources.len() + self.flows.len() + generators + self.connections.count()) as f64;
         let name = |node: NodeId| self.net.topology.name(node);
         let ends = |&link: &u32| {
             let cable = self.net.cable(link as usize);
@@ -97,7 +98,7 @@ where
         for (config, _) in self.scenario.flows.iter().zip(&self.flows).filter(|(_, flow)| flow.in_flight == 0 && flow.balance != 0) {
             verdict.blame(|| format!("flow of host {}: what arrived is not what was sent", config.from));
         }
-        if let Some(host) = self.generated.unbalanced() {
+        if let Some(host) = self.generated.unbalanced().or_else(|| self.connections.unbalanced()) {
             verdict.blame(|| format!("traffic of host {host}: what arrived is not what was sent"));
         }
     }

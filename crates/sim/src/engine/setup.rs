@@ -111,6 +111,7 @@ where
         for (number, start) in self.generated.starts() {
             self.net.queue.push(start, self.net.ids.sources + (self.sources.len() + self.flows.len()) as u32 + number);
         }
+        self.start_connections();
         if let Some(time) = self.failures.next_change_ps() {
             self.net.queue.push(time, self.net.ids.timeline);
         }
