@@ -17,8 +17,10 @@
 #define UDP_LENGTH (UDP + 4)
 #define UDP_CHECK (UDP + 6)
 #define HOP 42
+/* All that follows the hop header: the system's number, its header, elements, padding. */
+#define REST (HOP + HOP_BYTES)
 /* The system's header. */
-#define SML (HOP + HOP_BYTES)
+#define SML (REST + TAG_BYTES)
 
 #define ETHERNET_IPV4 0x0800
 #define IP_VERSION_LENGTH 0x45
@@ -42,10 +44,10 @@ __noinline __u32 crc_of(struct fanin_scratch *s, __u32 from, __u32 bytes, __u32 
 {
 	__u32 words = bytes >> 3, i;
 
-	if (!s || from > SML || bytes > FRAME_BYTES_MAX - SML)
+	if (!s || from > REST || bytes > FRAME_BYTES_MAX - REST)
 		return 0;
 	crc = ~crc;
-	for (i = 0; i < (FRAME_BYTES_MAX - SML) / 8; i++) {
+	for (i = 0; i < (FRAME_BYTES_MAX - REST) / 8; i++) {
 		__u64 word;
 
 		if (i >= words)
@@ -92,6 +94,7 @@ static __always_inline void write_hop(struct fanin_scratch *s, struct fanin_job 
 {
 	U8(s, HOP + HOP_VERSION) = HOP_MAGIC_VERSION;
 	U8(s, HOP + HOP_SYSTEM) = job->system;
+	U8(s, REST) = job->system;
 	U8(s, HOP + HOP_NEIGHBOUR) = HOP_FLAGS_NEIGHBOUR;
 	U8(s, HOP + HOP_ROLES) = HOP_ROLES_DOWN;
 	U16(s, HOP + HOP_JOB) = job->job;

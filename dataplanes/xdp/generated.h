@@ -28,6 +28,7 @@
 #define HOP_ROLES 3
 #define HOP_ROLES_UP 0x10
 #define HOP_ROLES_DOWN 0x1
+#define TAG_BYTES 1
 
 #define SML_ATTEMPT 1
 #define SML_SUSPECT_KIND 1

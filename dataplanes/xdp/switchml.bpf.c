@@ -277,12 +277,12 @@ static __always_inline int store(struct xdp_md *ctx, struct fanin_scratch *s, __
 static __always_inline int answer(struct xdp_md *ctx, struct fanin_scratch *s, struct fanin_job *job, struct fanin_rank *rank,
 				  struct fanin_counts *counts, __u32 header_bytes, __u32 payload_bytes)
 {
-	__u32 rest_bytes = header_bytes + payload_bytes;
+	__u32 rest_bytes = TAG_BYTES + header_bytes + payload_bytes;
 
 	address(s, rank);
 	write_ip(s, HOP_BYTES + rest_bytes);
 	write_hop(s, job, payload_bytes);
-	seal(s, rank, crc_of(s, SML, rest_bytes, 0));
+	seal(s, rank, crc_of(s, REST, rest_bytes, 0));
 	if (store(ctx, s, HOP_BYTES + rest_bytes))
 		return drop(counts, DROP_QUEUE_FULL);
 	return XDP_TX;
@@ -292,7 +292,7 @@ static __always_inline int answer(struct xdp_md *ctx, struct fanin_scratch *s, s
 static __always_inline int multicast(struct xdp_md *ctx, struct fanin_scratch *s, struct fanin_job *job, __u32 place,
 				     struct fanin_counts *counts, __u32 header_bytes, __u32 payload_bytes)
 {
-	__u32 rest_bytes = header_bytes + payload_bytes;
+	__u32 rest_bytes = TAG_BYTES + header_bytes + payload_bytes;
 	void *to = bpf_map_lookup_elem(&targets, &place);
 
 	if (!to)
@@ -301,7 +301,7 @@ static __always_inline int multicast(struct xdp_md *ctx, struct fanin_scratch *s
 	write_ip(s, HOP_BYTES + rest_bytes);
 	write_hop(s, job, payload_bytes);
 	/* All copies have this checksum of what follows their hop header. */
-	U32(s, HOP + HOP_CHECK) = crc_of(s, SML, rest_bytes, 0);
+	U32(s, HOP + HOP_CHECK) = crc_of(s, REST, rest_bytes, 0);
 	if (store(ctx, s, HOP_BYTES + rest_bytes))
 		return drop(counts, DROP_QUEUE_FULL);
 	return bpf_redirect_map(to, 0, BPF_F_BROADCAST);
@@ -403,19 +403,20 @@ static __always_inline int on_packet(struct xdp_md *ctx, struct fanin_scratch *s
 	if (!rank)
 		return up(counts, UP_STRANGER);
 	if (U8(s, HOP + HOP_VERSION) != HOP_MAGIC_VERSION || (U8(s, HOP + HOP_NEIGHBOUR) & ~HOP_ECN_BITS) != HOP_FLAGS_NEIGHBOUR ||
-	    U8(s, HOP + HOP_ROLES) != HOP_ROLES_UP || U8(s, HOP + HOP_SYSTEM) != job->system || U16(s, HOP + HOP_JOB) != job->job)
+	    U8(s, HOP + HOP_ROLES) != HOP_ROLES_UP || U8(s, HOP + HOP_SYSTEM) != job->system || U16(s, HOP + HOP_JOB) != job->job ||
+	    U8(s, REST) != job->system)
 		return up(counts, UP_FOREIGN);
 	if (kind != SML_KIND_CONTRIBUTION && kind != SML_KIND_SCALED_CONTRIBUTION && kind != SML_KIND_CONTRIBUTION_WITH_A_CALL &&
 	    kind != SML_KIND_SCALED_CONTRIBUTION_WITH_A_CALL)
 		return up(counts, UP_KIND);
 	wrong = -1;
 	/* Before any word of it is believed. */
-	if (crc_of(s, HOP, HOP_CHECK, crc_of(s, SML, bytes - HOP_BYTES, 0)) != U32(s, HOP + HOP_CHECK))
+	if (crc_of(s, HOP, HOP_CHECK, crc_of(s, REST, bytes - HOP_BYTES, 0)) != U32(s, HOP + HOP_CHECK))
 		wrong = DROP_CORRUPTED;
 	else if (U32(s, HOP + HOP_EPOCH) != job->epoch)
 		wrong = DROP_UNPROVEN;
 	else
-		wrong = read_form(s, bytes - HOP_BYTES, &form);
+		wrong = read_form(s, bytes - HOP_BYTES - TAG_BYTES, &form);
 	if (wrong >= 0) {
 		__sync_fetch_and_add(&rank->packets_dropped, 1);
 		return (__u32)wrong < sizeof(counts->dropped) / 8 ? drop(counts, wrong) : XDP_DROP;
@@ -467,7 +468,7 @@ int fanin_switch(struct xdp_md *ctx)
 	if (fragment)
 		return up(count, UP_FRAGMENT);
 	bytes = (__u32)bpf_ntohs(*(__u16 *)(data + UDP_LENGTH)) - UDP_BYTES;
-	if (bytes < HOP_BYTES + SML_BYTES_CONTRIBUTION || bytes > 65535 || bpf_xdp_get_buff_len(ctx) < HOP + bytes)
+	if (bytes < HOP_BYTES + TAG_BYTES + SML_BYTES_CONTRIBUTION || bytes > 65535 || bpf_xdp_get_buff_len(ctx) < HOP + bytes)
 		return up(count, UP_FOREIGN);
 	if (bytes > FRAME_BYTES_MAX - HOP)
 		return up(count, UP_TOO_LONG);
@@ -524,10 +525,10 @@ static __always_inline int on_exit(struct xdp_md *ctx, __u32 ifindex)
 		header_bytes = U8(s, SML) == SML_KIND_SCALED_RESULT ? SML_BYTES_SCALED_RESULT : SML_BYTES_RESULT;
 		if (bpf_xdp_load_bytes(ctx, SML, s->frame + SML, header_bytes))
 			return XDP_DROP;
-		rest = crc_of(s, SML, header_bytes, 0);
+		rest = crc_of(s, REST, TAG_BYTES + header_bytes, 0);
 		U16(s, HOP + HOP_PAYLOAD_BYTES) = 0;
-		write_ip(s, HOP_BYTES + header_bytes);
 		bytes = SML + header_bytes;
+		U16(s, UDP_LENGTH) = bpf_htons(bytes - UDP);
 		if (bpf_xdp_adjust_tail(ctx, (int)bytes - (int)bpf_xdp_get_buff_len(ctx)))
 			return XDP_DROP;
 	}

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use fanin_core::{Address, DropReason, JobId, NodeId, RetransmitReason, Role, TrafficClass, Via};
+use fanin_core::{Address, DropReason, JobId, NodeId, RetransmitReason, Role, TrafficClass, Via, Wire};
+use fanin_systems::AnyHeader;
 use fanin_wire::hop::HopHeader;
 use fanin_wire::layout::{Field, Layout, hop};
 use fanin_wire::switchml::{CallLabel, LAYOUT};
@@ -93,6 +94,8 @@ fn fronts(text: &mut String) {
     define(text, "HOP_ROLES", 3);
     define(text, "HOP_ROLES_UP", format!("0x{:x}", up[3]));
     define(text, "HOP_ROLES_DOWN", format!("0x{:x}", down[3]));
+    // The system's number, which stands before its header once more.
+    define(text, "TAG_BYTES", AnyHeader::Background.wire_len());
 }
 
 /// The text of the C header.

@@ -110,7 +110,7 @@ impl XdpJob {
     }
 
     /// How much later than a version's last round its next one may be: as at the state machine.
-    pub(crate) fn rounds_ahead_max(&self) -> u32 {
+    pub fn rounds_ahead_max(&self) -> u32 {
         let any_fixed_point = self.ops.iter().any(|op| op & crate::layout::OP_FIXED_POINT != 0);
         if any_fixed_point { 2 * self.pool + 4 } else { 2 }
     }

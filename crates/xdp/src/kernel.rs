@@ -49,6 +49,9 @@ pub struct TestRun {
 struct Places {
     /// By place: the first version and how many, where a job is there; the port and members to be forgotten with it.
     jobs: Vec<Option<Place>>,
+    /// By place: where results go. Such a map is made for a place's first job and stays, since to put one into another map waits until all
+    /// programs have ended, tens of milliseconds.
+    targets: Vec<Option<MapHandle>>,
 }
 
 #[derive(Clone, Debug)]
@@ -120,7 +123,7 @@ impl Kernel {
             versions: map("versions")?,
             counts: map("counts")?,
             exit,
-            places: Mutex::new(Places { jobs: vec![None; JOBS_MAX as usize] }),
+            places: Mutex::new(Places { jobs: vec![None; JOBS_MAX as usize], targets: (0..JOBS_MAX).map(|_| None).collect() }),
             links: Vec::new(),
             object,
         })
@@ -153,31 +156,42 @@ impl Kernel {
             behind: devices_of(job).iter().map(|(ifindex, _)| (place as u64) << 32 | u64::from(*ifindex)).collect(),
             ranks: job.ranks.len(),
         };
-        match self.write(place as u32, first, job) {
+        let written =
+            self.targets_of(place as u32, &mut places.targets[place]).and_then(|targets| self.write(place as u32, first, job, targets));
+        match written {
             Ok(()) => {
                 places.jobs[place] = Some(entry);
                 Ok(place as u32)
             }
             Err(error) => {
-                self.forget(place as u32, &entry);
+                self.forget(place as u32, &entry, places.targets[place].as_ref());
                 Err(Refused::Kernel(format!("{error:#}")))
             }
         }
     }
 
+    /// The map that says where results of a place's jobs go.
+    fn targets_of<'a>(&self, place: u32, targets: &'a mut Option<MapHandle>) -> libbpf_rs::Result<&'a MapHandle> {
+        if targets.is_none() {
+            let options = libbpf_sys::bpf_map_create_opts {
+                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+                ..Default::default()
+            };
+            let map = MapHandle::create(MapType::Devmap, Some("fanin_targets"), 4, 8, RANKS_MAX, &options)?;
+            self.targets.update(&place.to_ne_bytes(), &map.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
+            *targets = Some(map);
+        }
+        Ok(targets.as_ref().expect("there is one now"))
+    }
+
     /// Writes what the program needs to know of a job; its port comes last.
-    fn write(&self, place: u32, first: u32, job: &XdpJob) -> libbpf_rs::Result<()> {
+    fn write(&self, place: u32, first: u32, job: &XdpJob, targets: &MapHandle) -> libbpf_rs::Result<()> {
         let nothing = vec![0; VERSION.bytes()];
         for version in first..first + 2 * job.pool {
             self.versions.update(&version.to_ne_bytes(), &nothing, MapFlags::ANY)?;
         }
         let processors = libbpf_rs::num_possible_cpus()?;
         self.counts.update_percpu(&place.to_ne_bytes(), &vec![vec![0; COUNTS.bytes()]; processors], MapFlags::ANY)?;
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            ..Default::default()
-        };
-        let targets = MapHandle::create(MapType::Devmap, Some("fanin_targets"), 4, 8, RANKS_MAX, &options)?;
         for (number, rank) in job.ranks.iter().enumerate() {
             let number = number as u32;
             let at = place * RANKS_MAX + number;
@@ -189,7 +203,6 @@ impl Kernel {
         for (ifindex, ranks) in devices_of(job) {
             self.behind.update(&(u64::from(place) << 32 | u64::from(ifindex)).to_ne_bytes(), &ranks.to_ne_bytes(), MapFlags::ANY)?;
         }
-        self.targets.update(&place.to_ne_bytes(), &targets.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
         self.jobs.update(&place.to_ne_bytes(), &job_of(job, first), MapFlags::ANY)?;
         self.ports.update(&u32::from(job.port).to_ne_bytes(), &place.to_ne_bytes(), MapFlags::ANY)
     }
@@ -198,15 +211,17 @@ impl Kernel {
     pub fn close(&self, place: u32) {
         let mut places = self.places.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(entry) = places.jobs.get_mut(place as usize).and_then(Option::take) {
-            self.forget(place, &entry);
+            self.forget(place, &entry, places.targets[place as usize].as_ref());
         }
     }
 
-    fn forget(&self, place: u32, entry: &Place) {
+    fn forget(&self, place: u32, entry: &Place, targets: Option<&MapHandle>) {
         // What is not there need not be forgotten.
         let _ = self.ports.delete(&u32::from(entry.port).to_ne_bytes());
         let _ = self.jobs.update(&place.to_ne_bytes(), &vec![0; JOB.bytes()], MapFlags::ANY);
-        let _ = self.targets.delete(&place.to_ne_bytes());
+        for rank in 0..entry.ranks as u32 {
+            let _ = targets.map(|targets| targets.delete(&rank.to_ne_bytes()));
+        }
         entry.members.iter().for_each(|member| drop(self.members.delete(member)));
         entry.behind.iter().for_each(|key| drop(self.behind.delete(&key.to_ne_bytes())));
     }
@@ -280,7 +295,8 @@ impl Kernel {
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let mut context: Vec<u8> = [0, frame.len() as u32, 0, ifindex, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let mut out = vec![0; 4_096];
-        let input = ProgramInput { context_in: Some(&mut context), data_in: Some(frame), data_out: Some(&mut out), repeat, ..Default::default() };
+        let input =
+            ProgramInput { context_in: Some(&mut context), data_in: Some(frame), data_out: Some(&mut out), repeat, ..Default::default() };
         let output = program.test_run(input).map_err(|error| KernelError::of("cannot run the program on a frame", &error))?;
         let frame = output.data.map(|frame| frame.to_vec()).unwrap_or_default();
         Ok(TestRun { action: output.return_value, frame, duration: output.duration })

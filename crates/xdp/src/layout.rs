@@ -138,8 +138,11 @@ pub const COUNTS: Record = Record {
 };
 
 /// Room for a frame that is looked at: one such value for each processor.
-pub const SCRATCH: Record =
-    Record { name: "fanin_scratch", what: "A frame that is looked at.", fields: &[array("frame", 1, FRAME_BYTES_MAX), array("room", 1, 64)] };
+pub const SCRATCH: Record = Record {
+    name: "fanin_scratch",
+    what: "A frame that is looked at.",
+    fields: &[array("frame", 1, FRAME_BYTES_MAX), array("room", 1, 64)],
+};
 
 /// All of them.
 pub const RECORDS: &[Record] = &[JOB, RANK, MEMBER, VERSION, COUNTS, SCRATCH];

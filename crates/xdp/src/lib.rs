@@ -9,6 +9,7 @@
 //! | [`ops`] | what programs do with element types and operators |
 //! | [`job`] | a job for the kernel, and why it may refuse it |
 //! | [`taken`] | a job's counts, and its state when it leaves the kernel |
+//! | [`resume`](fn@resume) | how user space goes on with it |
 //! | `kernel` | the programs, loaded: with the feature `kernel` |
 #![forbid(unsafe_code)]
 
@@ -19,10 +20,12 @@ pub mod kernel;
 pub mod layout;
 pub mod ops;
 pub mod record;
+pub mod resume;
 pub mod taken;
 
 pub use job::{Refused, XdpJob, XdpRank};
 #[cfg(feature = "kernel")]
 pub use kernel::{Kernel, KernelError};
 pub use layout::Up;
+pub use resume::resume;
 pub use taken::{Taken, TakenVersion, XdpCounts};
