@@ -3,6 +3,7 @@
 #pragma once
 
 /* Offsets in a frame. */
+#define ETHERNET_SOURCE 6
 #define ETHERNET_TYPE 12
 #define IP 14
 #define IP_LENGTH (IP + 2)

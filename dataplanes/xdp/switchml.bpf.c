@@ -391,6 +391,18 @@ static __always_inline int on_contribution(struct xdp_md *ctx, struct fanin_scra
 	}
 }
 
+/* The way to a rank is the way from it: it has contributed before anything is sent to it. */
+static __always_inline void learn(struct fanin_scratch *s, struct fanin_rank *rank)
+{
+	if (*(__u32 *)(rank->ethernet + 2) != U32(s, ETHERNET_SOURCE + 2) || *(__u16 *)rank->ethernet != U16(s, ETHERNET_SOURCE) ||
+	    *(__u16 *)(rank->ethernet + 6) != U16(s, 0) || *(__u32 *)(rank->ethernet + 8) != U32(s, 2)) {
+		__builtin_memcpy(rank->ethernet, s->frame + ETHERNET_SOURCE, 6);
+		__builtin_memcpy(rank->ethernet + 6, s->frame, 6);
+	}
+	if (*(__u32 *)rank->ip != U32(s, IP_DESTINATION))
+		*(__u32 *)rank->ip = U32(s, IP_DESTINATION);
+}
+
 /* A packet from the socket of a rank, in `scratch`: `bytes` behind the UDP header. */
 static __always_inline int on_packet(struct xdp_md *ctx, struct fanin_scratch *s, struct fanin_job *job, __u32 place, struct fanin_counts *counts,
 				     __u32 number, __u32 bytes)
@@ -421,6 +433,7 @@ static __always_inline int on_packet(struct xdp_md *ctx, struct fanin_scratch *s
 		__sync_fetch_and_add(&rank->packets_dropped, 1);
 		return (__u32)wrong < sizeof(counts->dropped) / 8 ? drop(counts, wrong) : XDP_DROP;
 	}
+	learn(s, rank);
 	rank->heard = U32(s, HOP + HOP_SEQUENCE);
 	__sync_fetch_and_add(&rank->packets_received, 1);
 	__sync_fetch_and_add(&rank->payload_bytes_received, form.payload_bytes);

@@ -66,6 +66,10 @@ pub struct SwitchArgs {
     /// After SIGTERM, how long running jobs may go on, as 30s.
     #[arg(long, value_name = "TIME")]
     pub drain_timeout: Option<String>,
+    /// Network devices at whose entrance a program in the kernel sums (XDP), as eth1,eth2: see docs/xdp.md. Needs root, and a program that
+    /// was built with it.
+    #[arg(long, value_name = "DEV,DEV...")]
+    pub xdp: Option<String>,
     /// How to write logs to standard error: text, or json with one object a line. RUST_LOG=debug writes more.
     #[arg(long, value_name = "text|json")]
     pub log_format: Option<String>,

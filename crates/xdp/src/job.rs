@@ -5,19 +5,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use crate::layout::{JOBS_MAX, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};
 use crate::ops::OpTable;
 
-/// An Ethernet address.
-pub type Ethernet = [u8; 6];
-
 /// A rank of a job, and the way to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct XdpRank {
     /// Its socket.
     pub socket: SocketAddrV4,
-    /// The Ethernet address that frames to it have.
-    pub to: Ethernet,
-    /// The Ethernet address of the device that they leave by.
-    pub from: Ethernet,
-    /// The number of this device.
+    /// The number of the device that it is behind.
     pub ifindex: u32,
 }
 
@@ -36,8 +29,6 @@ pub struct XdpJob {
     pub block_bytes: u32,
     /// What its packets name by numbers.
     pub ops: OpTable,
-    /// The switch's own address.
-    pub address: Ipv4Addr,
     /// The UDP port that packets come to.
     pub port: u16,
     /// By rank.

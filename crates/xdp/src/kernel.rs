@@ -328,8 +328,7 @@ fn rank_of(job: &XdpJob, rank: usize) -> Vec<u8> {
     let bytes = |value: &mut Vec<u8>, name, bytes: &[u8]| {
         bytes.iter().enumerate().for_each(|(at, byte)| RANK.set_item(value, name, at, u64::from(*byte)));
     };
-    bytes(&mut value, "ethernet", &[rank.to, rank.from].concat());
-    bytes(&mut value, "ip", &[job.address.octets(), rank.socket.ip().octets()].concat());
+    bytes(&mut value, "ip", &[[0; 4], rank.socket.ip().octets()].concat());
     bytes(&mut value, "ports", &[job.port.to_be_bytes(), rank.socket.port().to_be_bytes()].concat());
     RANK.set(&mut value, "ifindex", rank.ifindex.into());
     value

@@ -82,7 +82,7 @@ pub const JOB: Record = Record {
 /// A rank of a job, at 64 job + rank: where it is, and what has passed.
 pub const RANK: Record = Record {
     name: "fanin_rank",
-    what: "A rank of a job: addresses as they stand in frames to it.",
+    what: "A rank of a job: addresses as they stand in frames to it. The program learns Ethernet addresses and our own IP address.",
     fields: &[
         array("ethernet", 1, 12),
         array("ip", 1, 8),

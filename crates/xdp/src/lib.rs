@@ -6,6 +6,7 @@
 //! | [`layout`] | limits, values of maps, why frames go up the stack |
 //! | [`record`] | how such values are described, read and written |
 //! | [`header`](mod@header) | the C header |
+//! | [`neighbours`] | who is next door, and at which device |
 //! | [`ops`] | what programs do with element types and operators |
 //! | [`job`] | a job for the kernel, and why it may refuse it |
 //! | [`taken`] | a job's counts, and its state when it leaves the kernel |
@@ -18,6 +19,7 @@ pub mod job;
 #[cfg(feature = "kernel")]
 pub mod kernel;
 pub mod layout;
+pub mod neighbours;
 pub mod ops;
 pub mod record;
 pub mod resume;

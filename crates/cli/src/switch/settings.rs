@@ -99,6 +99,17 @@ const SETTINGS: &[Setting] = &[
         argument: |args| args.drain_timeout.as_ref(),
     },
     Setting {
+        name: "xdp",
+        expected: "network devices, as eth1 or eth1,eth2",
+        set: |settings, text| {
+            let devices: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+            let are_names = devices.iter().enumerate().all(|(at, name)| !name.is_empty() && !devices[..at].contains(name));
+            are_names.then(|| settings.config.in_kernel(devices))
+        },
+        get: |settings| (!settings.config.xdp.is_empty()).then(|| quoted(settings.config.xdp.join(",")))?,
+        argument: |args| args.xdp.as_ref(),
+    },
+    Setting {
         name: "log_format",
         expected: "text or json",
         set: |settings, text| {

@@ -64,7 +64,7 @@ impl Shape {
 
     /// For the kernel.
     pub fn job(&self) -> XdpJob {
-        let rank = |rank: u32| XdpRank { socket: socket(rank), to: ethernet(rank), from: SWITCH_ETHERNET, ifindex: LOOPBACK };
+        let rank = |rank: u32| XdpRank { socket: socket(rank), ifindex: LOOPBACK };
         XdpJob {
             job: JOB,
             system: SYSTEM.number(),
@@ -72,7 +72,6 @@ impl Shape {
             pool: self.pool,
             block_bytes: self.block_bytes,
             ops: ops::table(self.first, self.numbers()),
-            address: SWITCH,
             port: PORT,
             ranks: (0..self.ranks).map(rank).collect(),
         }
