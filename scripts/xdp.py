@@ -2,8 +2,8 @@
 """Jobs at `fanin switch --xdp`, over links between network namespaces: ranks in namespaces of their own, each by a veth at the switch.
 
     check   sums of 4 ranks are exact, without and with loss, in the kernel and where a job leaves it
-    bench   the program in the kernel and the switch in user space, in turns, on the same links: time of an allreduce, packets, and what of
-            the machine's processors a packet costs
+    bench   the program in the kernel and the switch in user space, in turns, on the same links: time of an allreduce, and what of the
+            processors a contribution costs
 
 Needs root, iproute2, and a program that was built with `--features xdp`; with loss also clang. FANIN_PROGRAM names the program. Python's
 standard library only.
@@ -25,7 +25,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -179,11 +178,7 @@ def check() -> None:
     ):
         with tempfile.TemporaryDirectory() as folder, Net(4) as net:
             if loss:
-                classifier = f"{folder}/loss.o"
-                source = str(ROOT / "dataplanes" / "xdp" / "loss.bpf.c")
-                headers = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-                must(["clang", "-O2", "-g", "-target", "bpf", headers, "-c", source, "-o", classifier])
-                net.lose(classifier)
+                net.lose(compiled("loss", folder))
             with switch(net, xdp=True):
                 rows, seen = run(net, *options)
             wrong = sum(row["wrong"] for row in rows)
@@ -196,37 +191,50 @@ def check() -> None:
                 raise Failed(f"{what}: {wrong} elements are wrong, in the kernel: {here}")
 
 
-def busy_seconds() -> float:
-    """Time that the machine's processors have worked, of all since it started."""
-    words = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
-    return (sum(words[:3]) + sum(words[5:8])) / os.sysconf("SC_CLK_TCK")
+def compiled(name: str, folder: str) -> str:
+    """One of the small programs beside the switch's."""
+    out = f"{folder}/{name}.o"
+    headers = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    must(["clang", "-O2", "-g", "-target", "bpf", headers, "-c", str(ROOT / "dataplanes" / "xdp" / f"{name}.bpf.c"), "-o", out])
+    return out
+
+
+#: Who sums, and whether a program that lets all pass is at the entrance of the devices.
+CONTENDERS = {"user space": (False, False), "user space, behind a program": (False, True), "kernel": (True, False)}
 
 
 def bench(rounds: int, ranks: int) -> None:
-    """Both switches in turns."""
-    cases = [("4 KiB", ["--dtype", "i32", "--sizes", "4KiB", "--iterations", "2000"]), ("4 MiB", ["--dtype", "i32", "--sizes", "4MiB", "--iterations", "20"])]
-    found: dict[tuple[str, bool], list[tuple[float, float, float]]] = {}
-    with Net(ranks) as net:
+    """All contenders in turns."""
+    cases = [
+        ("4 KiB", ["--dtype", "i32", "--sizes", "4KiB", "--iterations", "1000"]),
+        ("1 MiB", ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+    ]
+    os.environ["FANIN_PAYLOAD"] = "1408"
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    with tempfile.TemporaryDirectory() as folder, Net(ranks) as net:
+        passing = compiled("pass", folder)
         for _ in range(rounds):
             for name, options in cases:
-                for xdp in (False, True):
-                    with switch(net, xdp) as process:
-                        busy = busy_seconds()
-                        # The same packets on both ways.
-                        os.environ["FANIN_PAYLOAD"] = "1408"
+                for who, (xdp, behind) in CONTENDERS.items():
+                    for device in net.devices.split(",") if behind else []:
+                        must(["ip", "-n", net.name("switch"), "link", "set", "dev", device, "xdp", "obj", passing, "sec", "xdp"])
+                    with switch(net, xdp):
                         rows, _ = run(net, *options)
-                        busy = busy_seconds() - busy
-                        cpu = metrics(net)["process_cpu_seconds_total"] if process.poll() is None else 0.0
+                        seen = metrics(net)
+                    for device in net.devices.split(",") if behind else []:
+                        must(["ip", "-n", net.name("switch"), "link", "set", "dev", device, "xdp", "off"])
                     row = rows[0]
                     if row["wrong"]:
                         raise Failed("a sum is wrong")
                     packets = row["iterations"] * -(-row["size_bytes"] // 1408) * ranks
-                    found.setdefault((name, xdp), []).append((row["time_us"], busy / packets * 1e6, cpu / packets * 1e6))
-    print(f"{ranks} ranks, {rounds} rounds, medians")
-    for (name, xdp), runs in found.items():
-        time_us, busy, cpu = (statistics.median(values) for values in zip(*runs, strict=True))
-        where = "kernel" if xdp else "user space"
-        print(f"{name} {where:10}: {time_us:9.1f} us a call; machine {busy:6.2f} us, switch's process {cpu:6.2f} us of processor a contribution")
+                    ranks_cpu = row["cpu_s_per_gib"] * row["size_bytes"] / 2**30 * row["iterations"]
+                    again = sum(series(seen, "fanin_switch_retransmitted_packets_total").values())
+                    cpu = seen["process_cpu_seconds_total"]
+                    found.setdefault((name, who), []).append((row["time_us"], ranks_cpu / packets * 1e6, cpu / packets * 1e6, again / packets * 100))
+    print(f"{ranks} ranks, {rounds} rounds, medians; processor time in us a contribution, of ranks (with what the kernel does for them) and the switch's process")
+    for (name, who), runs in found.items():
+        time_us, ranks_cpu, cpu, again = (statistics.median(values) for values in zip(*runs, strict=True))
+        print(f"{name} {who:29}: {time_us:9.0f} us a call; ranks {ranks_cpu:6.2f}, switch {cpu:6.2f}; {again:.2f} % sent again")
 
 
 def main() -> int:

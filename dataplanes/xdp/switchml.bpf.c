@@ -273,7 +273,7 @@ static __always_inline int store(struct xdp_md *ctx, struct fanin_scratch *s, __
 	return bpf_xdp_store_bytes(ctx, 0, s->frame, bytes);
 }
 
-/* Sends what is behind the hop header in `scratch` to the rank that the frame has come from. */
+/* Sends what is behind the hop header in `scratch` to the rank that the frame has come from, by the same device. */
 static __always_inline int answer(struct xdp_md *ctx, struct fanin_scratch *s, struct fanin_job *job, struct fanin_rank *rank,
 				  struct fanin_counts *counts, __u32 header_bytes, __u32 payload_bytes)
 {
@@ -285,7 +285,8 @@ static __always_inline int answer(struct xdp_md *ctx, struct fanin_scratch *s, s
 	seal(s, rank, crc_of(s, REST, rest_bytes, 0));
 	if (store(ctx, s, HOP_BYTES + rest_bytes))
 		return drop(counts, DROP_QUEUE_FULL);
-	return XDP_TX;
+	/* Not XDP_TX: a veth keeps such frames until something else comes, unless its other end has a program too. */
+	return bpf_redirect(ctx->ingress_ifindex, 0);
 }
 
 /* Sends the result to all ranks: the program at each device's exit writes each rank's addresses and number. */

@@ -53,11 +53,18 @@ const LAYERS: &[Layer] = &[
         external: Some(&["sha2", "thiserror", "wasmparser", "wasmtime", "anyhow", "memchr", "num-traits", "semver", "tracing-core"]),
     },
     Layer {
+        name: "fanin-xdp",
+        internal: &["fanin-core", "fanin-wire", "fanin-systems"],
+        internal_dev: &[],
+        external: Some(&["libbpf-rs", "thiserror"]),
+    },
+    Layer {
         name: "fanin-daemon",
         internal: &[
             "fanin-core",
             "fanin-wire",
             "fanin-systems",
+            "fanin-xdp",
             "fanin-net",
             "fanin-operator",
             "fanin-runtime",
