@@ -40,25 +40,36 @@
 #define U32(s, at) (*(__u32 *)((s)->frame + (at)))
 #define U64(s, at) (*(__u64 *)((s)->frame + (at)))
 
+/* What eight bytes become, by the tables from `first` on: so many bytes follow in the same turn. */
+#define LOOK_UP(first, word)                                                                                                     \
+	(crc_table[(first) + 7][(word) & 255] ^ crc_table[(first) + 6][(word) >> 8 & 255] ^ crc_table[(first) + 5][(word) >> 16 & 255] ^ \
+	 crc_table[(first) + 4][(word) >> 24 & 255] ^ crc_table[(first) + 3][(word) >> 32 & 255] ^                                   \
+	 crc_table[(first) + 2][(word) >> 40 & 255] ^ crc_table[(first) + 1][(word) >> 48 & 255] ^ crc_table[(first)][(word) >> 56])
+
 /* CRC-32 of `bytes` bytes of the frame from `from` on, behind those of which `crc` is the checksum. A function of its own, which is verified once. */
 __noinline __u32 crc_of(struct fanin_scratch *s, __u32 from, __u32 bytes, __u32 crc)
 {
-	__u32 words = bytes >> 3, i;
+	__u32 pairs = bytes >> 4, i;
 
 	if (!s || from > REST || bytes > FRAME_BYTES_MAX - REST)
 		return 0;
 	crc = ~crc;
-	for (i = 0; i < (FRAME_BYTES_MAX - REST) / 8; i++) {
-		__u64 word;
+	for (i = 0; i < (FRAME_BYTES_MAX - REST) / 16; i++) {
+		__u64 a, b;
 
-		if (i >= words)
+		if (i >= pairs)
 			break;
-		word = U64(s, from + 8 * i) ^ crc;
-		crc = crc_table[7][word & 255] ^ crc_table[6][word >> 8 & 255] ^ crc_table[5][word >> 16 & 255] ^
-		      crc_table[4][word >> 24 & 255] ^ crc_table[3][word >> 32 & 255] ^ crc_table[2][word >> 40 & 255] ^
-		      crc_table[1][word >> 48 & 255] ^ crc_table[0][word >> 56];
+		a = U64(s, from + 16 * i) ^ crc;
+		b = U64(s, from + 16 * i + 8);
+		crc = LOOK_UP(8, a) ^ LOOK_UP(0, b);
 	}
-	from += bytes & ~7u;
+	from += bytes & ~15u;
+	if (bytes & 8) {
+		__u64 a = U64(s, from) ^ crc;
+
+		crc = LOOK_UP(0, a);
+		from += 8;
+	}
 	for (i = 0; i < 7; i++) {
 		if (i >= (bytes & 7))
 			break;

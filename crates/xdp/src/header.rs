@@ -11,9 +11,12 @@ use fanin_wire::switchml::{CallLabel, LAYOUT};
 
 use crate::layout::{self, RECORDS, Up};
 
-/// CRC-32 of a byte, reflected (IEEE 802.3), and of a byte with 1 to 7 zeros behind it: eight bytes are looked up at once.
-const fn crc_tables() -> [[u32; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
+/// Bytes that are looked up at once: a turn of the loop waits for the one before, however many bytes it has.
+const CRC_BYTES: usize = 16;
+
+/// CRC-32 of a byte, reflected (IEEE 802.3), and of a byte with zeros behind it, one to fifteen.
+const fn crc_tables() -> [[u32; 256]; CRC_BYTES] {
+    let mut tables = [[0; 256]; CRC_BYTES];
     let mut byte = 0;
     while byte < 256 {
         let (mut value, mut bit) = (byte as u32, 0);
@@ -25,7 +28,7 @@ const fn crc_tables() -> [[u32; 256]; 8] {
         byte += 1;
     }
     let mut table = 1;
-    while table < 8 {
+    while table < CRC_BYTES {
         let mut byte = 0;
         while byte < 256 {
             let before: u32 = tables[table - 1][byte];
@@ -138,7 +141,7 @@ pub fn header() -> String {
     limits.into_iter().for_each(|(name, value)| define(&mut text, name, value));
     text += "\n";
     RECORDS.iter().for_each(|record| text += &record.c());
-    text += "static const __u32 crc_table[8][256] = {\n";
+    text += &format!("static const __u32 crc_table[{CRC_BYTES}][256] = {{\n");
     for table in crc_tables() {
         text += "\t{\n";
         for row in table.chunks(8) {
