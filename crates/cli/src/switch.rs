@@ -34,7 +34,7 @@ use settings::Settings;
 pub struct SwitchArgs {
     /// Be one of the switches of the fabric that this file describes: it forwards packets by its ports, and jobs are announced to it.
     #[arg(long, value_name = "FABRIC.toml", requires = "name", conflicts_with_all = ["config", "listen", "data_ports",
-        "connections_max", "patience_max", "drain_timeout", "check"])]
+        "connections_max", "patience_max", "drain_timeout", "xdp", "check"])]
     pub fabric: Option<PathBuf>,
     /// Which of the fabric's switches, as leaf0.
     #[arg(long, requires = "fabric")]
@@ -110,7 +110,11 @@ pub fn run(args: &SwitchArgs) -> ExitCode {
         eprintln!("error: faults are injected with --fabric and --transparent only");
         return ExitCode::from(2);
     }
-    let settings = match Settings::read(args) {
+    let read = Settings::read(args).and_then(|mut settings| {
+        args.xdp.as_ref().map_or(Ok(()), |devices| settings.in_kernel(devices))?;
+        Ok(settings)
+    });
+    let settings = match read {
         Ok(settings) => settings,
         Err(error) => {
             eprintln!("error: {error}");

@@ -99,17 +99,6 @@ const SETTINGS: &[Setting] = &[
         argument: |args| args.drain_timeout.as_ref(),
     },
     Setting {
-        name: "xdp",
-        expected: "network devices, as eth1 or eth1,eth2",
-        set: |settings, text| {
-            let devices: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-            let are_names = devices.iter().enumerate().all(|(at, name)| !name.is_empty() && !devices[..at].contains(name));
-            are_names.then(|| settings.config.in_kernel(devices))
-        },
-        get: |settings| (!settings.config.xdp.is_empty()).then(|| quoted(settings.config.xdp.join(",")))?,
-        argument: |args| args.xdp.as_ref(),
-    },
-    Setting {
         name: "log_format",
         expected: "text or json",
         set: |settings, text| {
@@ -188,6 +177,21 @@ impl Settings {
     /// What the service is started with.
     pub fn daemon(&self) -> DaemonConfig {
         self.config.clone()
+    }
+
+    /// Lets a program in the kernel sum at these devices: a list with commas. Not a setting of files, since what may be in a file may be on any
+    /// machine, and this needs a program that was built with it.
+    ///
+    /// # Errors
+    /// What is expected.
+    pub fn in_kernel(&mut self, list: &str) -> Result<(), String> {
+        let devices: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
+        let are_names = devices.iter().enumerate().all(|(at, name)| !name.is_empty() && !devices[..at].contains(name));
+        if !are_names {
+            return Err(format!("--xdp {list}: expected network devices, each once, as eth1 or eth1,eth2"));
+        }
+        self.config.in_kernel(devices);
+        Ok(())
     }
 }
 
