@@ -1,6 +1,6 @@
 //! Compiles the programs for the kernel, where the feature `kernel` asks for them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SOURCES: &str = "../../dataplanes/xdp";
@@ -13,19 +13,20 @@ fn main() {
     if std::env::var_os("CARGO_FEATURE_KERNEL").is_none() {
         return;
     }
-    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    compile("switchml", &folder.join("switchml.bpf.o"));
+}
+
+fn compile(program: &str, object: &Path) {
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the architecture");
     // Where Debian keeps asm/types.h.
     let headers = format!("-I/usr/include/{arch}-linux-gnu");
-    for program in ["switchml"] {
-        let source = format!("{SOURCES}/{program}.bpf.c");
-        let arguments = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", &headers, "-c", &source, "-o"];
-        let object = folder.join(format!("{program}.bpf.o"));
-        match Command::new(&clang).args(arguments).arg(&object).status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => panic!("{clang} cannot compile {source} ({status}): {NEEDED}"),
-            Err(error) => panic!("cannot run {clang}: {error}: {NEEDED}"),
-        }
+    let source = format!("{SOURCES}/{program}.bpf.c");
+    let arguments = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", &headers, "-c", &source, "-o"];
+    match Command::new(&clang).args(arguments).arg(object).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{clang} cannot compile {source} ({status}): {NEEDED}"),
+        Err(error) => panic!("cannot run {clang}: {error}: {NEEDED}"),
     }
 }

@@ -101,10 +101,12 @@ impl JobWorker {
                 Err(_) => Some("it ended by a bug; the switch's log has more".into()),
             });
         };
-        let thread = thread::Builder::new()
-            .name(format!("fanin-job-{}", open.job_id))
-            .spawn(run)
-            .map_err(|error| format!("no thread for it: {error}: wait until a job has ended, or let the switch have more (`ulimit -u`)"))?;
+        let thread = thread::Builder::new().name(format!("fanin-job-{}", open.job_id)).spawn(run).map_err(|error| {
+            if let Some(seat) = &seat {
+                seat.leave();
+            }
+            format!("no thread for it: {error}: wait until a job has ended, or let the switch have more (`ulimit -u`)")
+        })?;
         Ok(JobWorker { instance: open.instance, port, faults: told_faults, watch, seat, stop, waker, thread: Some(thread) })
     }
 
