@@ -199,7 +199,13 @@ const FEATURES: &[(&str, &str)] = &[
     ("fanin-comm", WASM),
     ("fanin-py", WASM),
     (SHIPPED, WASM),
+    ("fanin-xdp", "kernel"),
+    ("fanin-daemon", XDP),
+    (SHIPPED, XDP),
 ];
+
+/// Programs for the kernel, whose build needs clang, a C compiler and libraries. Off by default; the option that needs it says what is missing.
+const XDP: &str = "xdp";
 
 /// Operators that jobs bring along, which need a compiler: without it a build is minutes shorter. On by default, everywhere.
 const WASM: &str = "wasm";
