@@ -51,6 +51,15 @@ def needs_traces() -> str | None:
     return None if os.environ.get("FANIN_TRACES") else "FANIN_TRACES names no folder that holds the public traces"
 
 
+def needs_xdp() -> str | None:
+    """The obstacle of the switch in the kernel: root, and what compiles programs for the kernel."""
+    missing = [name for name in ("clang", "ip", "tc", "pkg-config") if shutil.which(name) is None]
+    if missing:
+        return f"{' and '.join(missing)} is not installed: docs/xdp.md says what the feature `xdp` needs"
+    found = subprocess.run(["pkg-config", "--exists", "libelf", "zlib"], capture_output=True, check=False)
+    return needs_root() if found.returncode == 0 else "libelf or zlib is not installed (libelf-dev, zlib1g-dev)"
+
+
 def needs_miri() -> str | None:
     """The obstacle of what runs in Miri, which comes with nightly toolchains only."""
     found = subprocess.run(["cargo", "+nightly", "miri", "--version"], capture_output=True, check=False)
@@ -85,6 +94,9 @@ CHECKS = [
     Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture", "--skip", "minutes_of", "--skip", "public_traces"]),
     # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
     Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
+    # The switch in the kernel: its packets are the state machine's, and jobs over links between namespaces are exact.
+    Check("xdp-oracle", needs_xdp, ["cargo", "test", "--locked", "-p", "fanin-xdp", "--features", "kernel", "--", "--ignored", "--nocapture", "--skip", "minutes_of"]),
+    Check("xdp", needs_xdp, ["sh", "-ec", f"cargo build --locked -p fanin --features xdp --target-dir target/xdp && FANIN_PROGRAM=target/xdp/debug/fanin {sys.executable} scripts/xdp.py check"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
     # Before the measurements, which use its PyTorch.

@@ -34,7 +34,7 @@ use settings::Settings;
 pub struct SwitchArgs {
     /// Be one of the switches of the fabric that this file describes: it forwards packets by its ports, and jobs are announced to it.
     #[arg(long, value_name = "FABRIC.toml", requires = "name", conflicts_with_all = ["config", "listen", "data_ports",
-        "connections_max", "patience_max", "drain_timeout", "check"])]
+        "connections_max", "patience_max", "drain_timeout", "xdp", "check"])]
     pub fabric: Option<PathBuf>,
     /// Which of the fabric's switches, as leaf0.
     #[arg(long, requires = "fabric")]
@@ -66,6 +66,10 @@ pub struct SwitchArgs {
     /// After SIGTERM, how long running jobs may go on, as 30s.
     #[arg(long, value_name = "TIME")]
     pub drain_timeout: Option<String>,
+    /// Network devices at whose entrance a program in the kernel sums (XDP), as eth1,eth2: see docs/xdp.md. Needs root, and a program that
+    /// was built with it.
+    #[arg(long, value_name = "DEV,DEV...")]
+    pub xdp: Option<String>,
     /// How to write logs to standard error: text, or json with one object a line. RUST_LOG=debug writes more.
     #[arg(long, value_name = "text|json")]
     pub log_format: Option<String>,
@@ -106,7 +110,11 @@ pub fn run(args: &SwitchArgs) -> ExitCode {
         eprintln!("error: faults are injected with --fabric and --transparent only");
         return ExitCode::from(2);
     }
-    let settings = match Settings::read(args) {
+    let read = Settings::read(args).and_then(|mut settings| {
+        args.xdp.as_ref().map_or(Ok(()), |devices| settings.in_kernel(devices))?;
+        Ok(settings)
+    });
+    let settings = match read {
         Ok(settings) => settings,
         Err(error) => {
             eprintln!("error: {error}");

@@ -37,13 +37,31 @@ pub struct DaemonConfig {
     pub fabric: Option<Managed>,
     /// A rank of this process whose socket says the same ([`fanin_net::SocketConfig::nearby`]) is reached through memory.
     pub nearby: bool,
+    /// Devices at whose entrance a program in the kernel sums for jobs that it can take; none without. Packets are no longer than such a
+    /// program takes then ([`DaemonConfig::in_kernel`]).
+    pub xdp: Vec<String>,
 }
 
 impl DaemonConfig {
     /// A switch with default limits at this address, without HTTP.
     pub fn new(listen: SocketAddr) -> Self {
         let jobs = JobsConfig { seed: fresh_seed(), ..JobsConfig::default() };
-        DaemonConfig { listen, http: None, data_ports: None, jobs, faults: FaultPlan::default(), fabric: None, nearby: false }
+        DaemonConfig {
+            listen,
+            http: None,
+            data_ports: None,
+            jobs,
+            faults: FaultPlan::default(),
+            fabric: None,
+            nearby: false,
+            xdp: Vec::new(),
+        }
+    }
+
+    /// Lets a program in the kernel sum at these devices.
+    pub fn in_kernel(&mut self, devices: Vec<String>) {
+        self.xdp = devices;
+        self.jobs.payload_bytes_max = FABRIC_PAYLOAD_BYTES_MAX;
     }
 
     /// The manager of a fabric, which is described by `file`, at this address.
@@ -81,7 +99,7 @@ impl DaemonConfig {
     }
 }
 
-/// Packets of jobs in a fabric fit an Ethernet frame, and queues of 64 KiB and more hold a window.
+/// Packets of jobs in a fabric, and in the kernel, fit an Ethernet frame, and queues of 64 KiB and more hold a window.
 const FABRIC_PAYLOAD_BYTES_MAX: u32 = 1_408;
 const FABRIC_WINDOW_BYTES: u32 = 64 * FABRIC_PAYLOAD_BYTES_MAX;
 

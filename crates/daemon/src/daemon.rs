@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::config::DaemonConfig;
 use crate::service::{Command, Service};
+use crate::xdp::Plane;
 
 /// Why a switch cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,9 @@ pub enum StartError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The program for the kernel is not there, or the kernel does not take it.
+    #[error("{0}")]
+    Xdp(String),
     /// The kernel gives no thread or no event queue.
     #[error("cannot start the switch: {0}")]
     System(#[from] io::Error),
@@ -51,6 +55,7 @@ impl Daemon {
     pub fn start_at(control: TcpListener, config: DaemonConfig) -> Result<DaemonHandle, StartError> {
         control.set_nonblocking(true)?;
         let http = config.http.map(|address| listen("HTTP", address)).transpose()?;
+        let plane = Plane::start(&config.xdp).map_err(StartError::Xdp)?;
         let control_address = control.local_addr()?;
         let http_address = http.as_ref().map(TcpListener::local_addr).transpose()?;
         let (commands, told) = mpsc::unbounded_channel();
@@ -58,7 +63,8 @@ impl Daemon {
         let draining = Arc::new(AtomicBool::new(false));
         let flag = draining.clone();
         let service = move || {
-            let result: io::Result<Statistics> = runtime.block_on(async { Service::open(config, control, http, flag)?.run(told).await });
+            let result: io::Result<Statistics> =
+                runtime.block_on(async { Service::open(config, (control, http), plane, flag)?.run(told).await });
             if let Err(error) = &result {
                 tracing::error!(%error, "the switch has ended early");
             }

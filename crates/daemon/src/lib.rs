@@ -14,6 +14,7 @@
 //! | `metrics` | what is measured, and under which names |
 //! | [`page`] | the same two pages for a switch of another kind: [`PageServer`] |
 //! | [`fabric`] | a switch of a fabric of several, as a service of its own: [`FabricDaemon`] |
+//! | `xdp` | jobs that a program in the kernel sums for |
 //! | `process` | what the operating system says about this process |
 //!
 //! What a switch decides is decided in [`fanin_control::Jobs`], which does no I/O; this crate carries it out. Packets never pass through
@@ -38,6 +39,7 @@ pub mod page;
 mod process;
 mod service;
 mod worker;
+mod xdp;
 
 pub use config::DaemonConfig;
 pub use daemon::{Daemon, DaemonHandle, DaemonRemote, StartError};

@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::process::ProcessStatus;
+use crate::xdp::XdpView;
 
 /// Labels of a value.
 pub type Labels = Vec<(&'static str, String)>;
@@ -42,6 +43,7 @@ pub(crate) struct JobView {
     pub(crate) phase: Phase,
     pub(crate) present: u32,
     pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) in_kernel: Option<XdpView>,
 }
 
 /// Everything that is told.
@@ -116,6 +118,7 @@ pub(crate) fn render(view: &View<'_>) -> String {
     switch(&mut page, view);
     jobs(&mut page, &view.jobs);
     ranks(&mut page, &view.jobs);
+    in_kernel(&mut page, &view.jobs);
     process(&mut page, &view.process);
     page.text()
 }
@@ -199,6 +202,26 @@ fn jobs(page: &mut Page, jobs: &[JobView]) {
     page.counters("fanin_switch_job_dropped_packets", "Packets that went no further, by reason", dropped);
     page.counters("fanin_switch_job_retransmitted_packets", "Packets that were sent again, by reason", sent_again);
     page.counters("fanin_switch_job_events", "What the node has counted beside packets, by what it is", counted);
+}
+
+/// Nothing is shown where no program in the kernel has had a job.
+fn in_kernel(page: &mut Page, jobs: &[JobView]) {
+    let jobs: Vec<(&JobView, &XdpView)> = jobs.iter().filter_map(|job| Some((job, job.in_kernel.as_ref()?))).collect();
+    if jobs.is_empty() {
+        return;
+    }
+    let label = |job: &JobView| vec![("job", job.name.clone()), ("job_id", job.job_id.to_string())];
+    let here = jobs.iter().map(|(job, view)| (label(job), u64::from(view.is_here)));
+    page.gauges("fanin_switch_job_in_kernel", "1 while a program in the kernel sums for the job, 0 after it has left", here);
+    let mut up = Vec::new();
+    for (job, view) in &jobs {
+        for (reason, count) in view.up.iter().filter(|(_, count)| **count > 0) {
+            let mut labels = label(job);
+            labels.push(("reason", (*reason).to_owned()));
+            up.push((labels, *count));
+        }
+    }
+    page.counters("fanin_switch_job_passed_up_frames", "Frames that the program has given to the process, by reason", up);
 }
 
 fn ranks(page: &mut Page, jobs: &[JobView]) {

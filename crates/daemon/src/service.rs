@@ -28,6 +28,7 @@ use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
 use crate::process::ProcessStatus;
 use crate::worker::{JobWorker, JobWorkers, Ports};
+use crate::xdp::Plane;
 
 /// How often the data plane's counts are looked at.
 const TRAFFIC_INTERVAL: Duration = Duration::from_millis(250);
@@ -74,6 +75,8 @@ pub(crate) struct Service {
     /// Who is waited for, by job.
     awaited: BTreeMap<u16, Awaited>,
     ports: Ports,
+    /// The program in the kernel, where there is one.
+    plane: Option<Plane>,
     faults: FaultPlan,
     totals: Totals,
     draining: Arc<AtomicBool>,
@@ -92,8 +95,8 @@ impl Service {
     /// Takes over the listeners; must be called in the runtime that will drive them.
     pub(crate) fn open(
         config: DaemonConfig,
-        control: StdListener,
-        http: Option<StdListener>,
+        (control, http): (StdListener, Option<StdListener>),
+        plane: Option<Plane>,
         draining: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let (ask, scrapes) = mpsc::channel(16);
@@ -119,6 +122,7 @@ impl Service {
             mismatches: BTreeMap::new(),
             awaited: BTreeMap::new(),
             ports: Ports::new(config.data_ports, config.nearby),
+            plane,
             faults: config.faults,
             totals: Totals::default(),
             draining,
@@ -281,7 +285,7 @@ impl Service {
         let (job_id, instance, tell) = (open.job_id, open.instance, self.ended.0.clone());
         // The service may have ended, and then nobody needs to be told.
         let on_end = move |reason| drop(tell.send(WorkerEnded { job_id, instance, reason }));
-        let result = JobWorker::start(open, operators, &mut self.ports, self.faults, on_end).map(|worker| {
+        let result = JobWorker::start(open, operators, (&mut self.ports, self.plane.as_ref()), self.faults, on_end).map(|worker| {
             let port = worker.port;
             self.workers.insert(job_id, worker);
             port
@@ -380,6 +384,7 @@ impl Service {
             name: status.name.to_owned(),
             phase: status.phase,
             present: status.present,
+            in_kernel: self.workers.get(&status.job_id).and_then(JobWorker::in_kernel),
             snapshot: self.workers.get(&status.job_id).filter(|_| status.phase != Phase::Waiting).map(JobWorker::read),
         };
         render(&View {

@@ -15,6 +15,8 @@ use fanin_operator::{CustomOperator, Faults};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Snapshot, SwitchDriver, Watch};
 use fanin_systems::{AnyNode, JobSpec, build};
 
+use crate::xdp::{Plane, Seat, XdpView};
+
 /// The first retransmission timeout of ranks. It holds until the first answer, so it may be generous: on a link of 1 Gb/s that several
 /// ranks share a full window takes about 50 ms.
 pub const RTO_INITIAL: Duration = Duration::from_ms(100);
@@ -29,6 +31,8 @@ pub(crate) struct JobWorker {
     /// Where operators that the job has brought along say how they have failed.
     faults: Faults,
     watch: Watch,
+    /// Where a program in the kernel sums for it, or has done so.
+    seat: Option<Arc<Seat>>,
     stop: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
@@ -42,7 +46,7 @@ impl JobWorker {
     pub(crate) fn start(
         open: &OpenJob,
         operators: &[CustomOperator],
-        ports: &mut Ports,
+        (ports, plane): (&mut Ports, Option<&Plane>),
         faults: FaultPlan,
         on_end: impl FnOnce(Option<String>) + Send + 'static,
     ) -> Result<Self, String> {
@@ -72,8 +76,9 @@ impl JobWorker {
         let how = DriverConfig { sender, datagram_bytes_max, epoch, peers_epoch: epoch, ..DriverConfig::default() };
         let mut driver = SwitchDriver::new(socket, node, config, &how).map_err(|error| error.to_string())?;
         let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
+        let seat = plane.and_then(|plane| take_seat(plane, open, operators, port)).map(Arc::new);
         let stop = Arc::new(AtomicBool::new(false));
-        let told = stop.clone();
+        let (told, in_kernel) = (stop.clone(), seat.clone());
         #[cfg(test)]
         let name = open.name.clone();
         let run = move || {
@@ -81,8 +86,14 @@ impl JobWorker {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 #[cfg(test)]
                 tests::panic_if_doomed(&name, &mut driver);
+                if let Some(seat) = &in_kernel {
+                    seat.stay(&mut driver, || told.load(Ordering::Relaxed))?;
+                }
                 driver.run(&told)
             }));
+            if let Some(seat) = in_kernel {
+                seat.leave();
+            }
             drop(driver);
             on_end(match result {
                 Ok(Ok(())) => None,
@@ -90,11 +101,13 @@ impl JobWorker {
                 Err(_) => Some("it ended by a bug; the switch's log has more".into()),
             });
         };
-        let thread = thread::Builder::new()
-            .name(format!("fanin-job-{}", open.job_id))
-            .spawn(run)
-            .map_err(|error| format!("no thread for it: {error}: wait until a job has ended, or let the switch have more (`ulimit -u`)"))?;
-        Ok(JobWorker { instance: open.instance, port, faults: told_faults, watch, stop, waker, thread: Some(thread) })
+        let thread = thread::Builder::new().name(format!("fanin-job-{}", open.job_id)).spawn(run).map_err(|error| {
+            if let Some(seat) = &seat {
+                seat.leave();
+            }
+            format!("no thread for it: {error}: wait until a job has ended, or let the switch have more (`ulimit -u`)")
+        })?;
+        Ok(JobWorker { instance: open.instance, port, faults: told_faults, watch, seat, stop, waker, thread: Some(thread) })
     }
 
     /// Makes the thread end soon.
@@ -109,7 +122,7 @@ impl JobWorker {
             // A panic was caught and told already.
             let _ = thread.join();
         }
-        self.watch.read()
+        self.read()
     }
 
     /// How an operator that the job has brought along has failed, if one has; the counts say on whose contribution.
@@ -119,7 +132,16 @@ impl JobWorker {
 
     /// What has been done up to now.
     pub(crate) fn read(&self) -> Snapshot {
-        self.watch.read()
+        let mut snapshot = self.watch.read();
+        if let Some(seat) = &self.seat {
+            seat.add_to(&mut snapshot);
+        }
+        snapshot
+    }
+
+    /// Of its time in the kernel, if it has had any.
+    pub(crate) fn in_kernel(&self) -> Option<XdpView> {
+        self.seat.as_ref().map(|seat| seat.view())
     }
 }
 
@@ -127,6 +149,17 @@ impl JobWorker {
 impl Drop for JobWorker {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Gives a job to the program in the kernel, if that takes it; says why not.
+fn take_seat(plane: &Plane, open: &OpenJob, operators: &[CustomOperator], port: u16) -> Option<Seat> {
+    match plane.seat(open, operators, port) {
+        Ok(seat) => Some(seat),
+        Err(why) => {
+            tracing::info!(job = open.name, job_id = open.job_id, why, "sums in user space");
+            None
+        }
     }
 }
 

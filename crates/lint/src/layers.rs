@@ -53,11 +53,18 @@ const LAYERS: &[Layer] = &[
         external: Some(&["sha2", "thiserror", "wasmparser", "wasmtime", "anyhow", "memchr", "num-traits", "semver", "tracing-core"]),
     },
     Layer {
+        name: "fanin-xdp",
+        internal: &["fanin-core", "fanin-wire", "fanin-systems"],
+        internal_dev: &[],
+        external: Some(&["libbpf-rs", "thiserror"]),
+    },
+    Layer {
         name: "fanin-daemon",
         internal: &[
             "fanin-core",
             "fanin-wire",
             "fanin-systems",
+            "fanin-xdp",
             "fanin-net",
             "fanin-operator",
             "fanin-runtime",
@@ -192,7 +199,13 @@ const FEATURES: &[(&str, &str)] = &[
     ("fanin-comm", WASM),
     ("fanin-py", WASM),
     (SHIPPED, WASM),
+    ("fanin-xdp", "kernel"),
+    ("fanin-daemon", XDP),
+    (SHIPPED, XDP),
 ];
+
+/// Programs for the kernel, whose build needs clang, a C compiler and libraries. Off by default; the option that needs it says what is missing.
+const XDP: &str = "xdp";
 
 /// Operators that jobs bring along, which need a compiler: without it a build is minutes shorter. On by default, everywhere.
 const WASM: &str = "wasm";

@@ -232,6 +232,16 @@ impl<N: Node<[u8]>> Driver<N> {
         true
     }
 
+    /// See [`SwitchDriver::wait`](crate::SwitchDriver::wait).
+    pub(crate) fn wait(&self, limit: Duration) -> io::Result<bool> {
+        Ok(self.socket.wait(Some(limit), false)?.readable)
+    }
+
+    /// See [`SwitchDriver::go_on`](crate::SwitchDriver::go_on).
+    pub(crate) fn go_on(&mut self, links: &[(u32, u32)]) {
+        self.outlet.peers.go_on(links);
+    }
+
     pub(crate) fn local_address(&self) -> SocketAddr {
         self.socket.local_address()
     }

@@ -118,6 +118,17 @@ impl Peers {
         &mut self.peers[usize::from(index.0)]
     }
 
+    /// Numbers go on from where they are, by peer: that of the next packet to it, and one that it has used in the epoch that was agreed.
+    pub(crate) fn go_on(&mut self, links: &[(u32, u32)]) {
+        for (peer, (next, heard)) in self.peers.iter_mut().zip(links) {
+            peer.next_sequence = *next;
+            if let Some(epoch) = peer.heard.epoch() {
+                peer.heard = LinkSequence::new(EpochRule::Agreed);
+                peer.heard.agree(epoch, *heard);
+            }
+        }
+    }
+
     /// The peer with this socket.
     pub(crate) fn at_socket(&self, socket: SocketAddr) -> Option<PeerIndex> {
         let at = self.by_socket.binary_search_by_key(&socket, |(socket, _)| *socket).ok()?;
@@ -179,6 +190,28 @@ mod tests {
         assert_eq!(node(peers.at_node(NodeId(2))), Some(2));
         assert_eq!(node(peers.at_node(NodeId(7))), Some(1));
         assert_eq!(node(peers.at_node(NodeId(u32::MAX))), None);
+    }
+
+    #[test]
+    fn numbers_go_on_from_where_they_were() {
+        let config = NodeConfig {
+            address: Address::switch(NodeId(9)),
+            job: JobId(0),
+            system: 1,
+            op: ElementOp::F32_SUM,
+            peers: vec![peer(3, 1_003, Some(1)), peer(1, 1_001, Some(0))],
+            routes: vec![],
+        };
+        let mut sender = Sender::new(SenderConfig::default());
+        let mut peers = Peers::new(&config, SocketAddr::from(([127, 0, 0, 1], 1)), &mut sender, &heard_at_first(Some(7))).unwrap();
+        peers.go_on(&[(100, 1_000_000), (5, 3)]);
+        assert_eq!((peers.get(PeerIndex(0)).next_sequence, peers.get(PeerIndex(1)).next_sequence), (100, 5));
+        let peer = peers.get_mut(PeerIndex(0));
+        assert_eq!(peer.accept(7, 1_000_001), Ok(Restarted(false)));
+        assert_eq!(peer.accept(7, 1_000_001), Err(DropReason::Repeated));
+        assert_eq!(peer.accept(7, 1), Err(DropReason::TooOld));
+        assert_eq!(peer.accept(8, 1_000_002), Err(DropReason::Unproven));
+        assert_eq!(peers.get_mut(PeerIndex(1)).accept(7, 4), Ok(Restarted(false)));
     }
 
     #[test]

@@ -44,6 +44,34 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
         Ok(())
     }
 
+    /// Waits until something has come or [`SwitchDriver::waker`] is used, but for no longer than `limit`; reads nothing. Says whether
+    /// something has come.
+    ///
+    /// # Errors
+    /// What the kernel reports while waiting.
+    pub fn wait(&self, limit: Duration) -> io::Result<bool> {
+        self.driver.wait(limit)
+    }
+
+    /// Does once what [`SwitchDriver::run`] does until it is told to stop.
+    ///
+    /// # Errors
+    /// As [`SwitchDriver::run`].
+    pub fn turn(&mut self) -> io::Result<()> {
+        self.driver.turn(&mut Tensors::none(self.config.op), Duration::ZERO)
+    }
+
+    /// Goes on with links that a program in the kernel has used up to now: for each peer, in the order in which they were configured, the
+    /// number of the next packet to it, and a number that it has used. Only where the epoch was agreed ([`DriverConfig::peers_epoch`]).
+    pub fn go_on(&mut self, links: &[(u32, u32)]) {
+        self.driver.go_on(links);
+    }
+
+    /// The node, to be told what the program in the kernel knows.
+    pub fn node_mut(&mut self) -> &mut N {
+        self.driver.node_mut().expect("it was given one, and keeps it")
+    }
+
     /// What is done, for another thread to look at while [`SwitchDriver::run`] runs: written down a few times a second.
     pub fn watch(&mut self) -> Watch {
         self.driver.watch()

@@ -178,6 +178,21 @@ impl Settings {
     pub fn daemon(&self) -> DaemonConfig {
         self.config.clone()
     }
+
+    /// Lets a program in the kernel sum at these devices: a list with commas. Not a setting of files, since what may be in a file may be on any
+    /// machine, and this needs a program that was built with it.
+    ///
+    /// # Errors
+    /// What is expected.
+    pub fn in_kernel(&mut self, list: &str) -> Result<(), String> {
+        let devices: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
+        let are_names = devices.iter().enumerate().all(|(at, name)| !name.is_empty() && !devices[..at].contains(name));
+        if !are_names {
+            return Err(format!("--xdp {list}: expected network devices, each once, as eth1 or eth1,eth2"));
+        }
+        self.config.in_kernel(devices);
+        Ok(())
+    }
 }
 
 impl Default for Settings {

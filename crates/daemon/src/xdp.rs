@@ -1,0 +1,237 @@
+//! Jobs in the kernel: with `--xdp` a program at the devices' entrance sums for jobs that it can take, and this process goes on with those that
+//! it cannot, or not any more. Without the feature `xdp` there is no such program.
+
+use std::collections::BTreeMap;
+
+use fanin_control::OpenJob;
+use fanin_operator::CustomOperator;
+use fanin_runtime::{Snapshot, SwitchDriver};
+use fanin_systems::AnyNode;
+
+#[cfg(not(feature = "xdp"))]
+pub(crate) use absent::{Plane, Seat};
+#[cfg(feature = "xdp")]
+pub(crate) use present::{Plane, Seat};
+
+/// What is shown of a job's time in the kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct XdpView {
+    /// The program sums for it.
+    pub(crate) is_here: bool,
+    /// Frames that the program has given to this process, by reason.
+    pub(crate) up: BTreeMap<&'static str, u64>,
+}
+
+#[cfg(not(feature = "xdp"))]
+mod absent {
+    use super::*;
+
+    /// There is none.
+    #[derive(Debug)]
+    pub(crate) enum Plane {}
+
+    /// Nor of this.
+    #[derive(Debug)]
+    pub(crate) enum Seat {}
+
+    impl Plane {
+        pub(crate) fn start(devices: &[String]) -> Result<Option<Self>, String> {
+            if devices.is_empty() {
+                return Ok(None);
+            }
+            Err("--xdp: this program was built without it: build it with `cargo build --release --features xdp`, which needs clang, libelf and \
+                 zlib (on Debian and Ubuntu: apt install clang libbpf-dev libelf-dev zlib1g-dev pkg-config)"
+                .into())
+        }
+
+        pub(crate) fn seat(&self, _open: &OpenJob, _operators: &[CustomOperator], _port: u16) -> Result<Seat, String> {
+            match *self {}
+        }
+    }
+
+    impl Seat {
+        pub(crate) fn stay(&self, _driver: &mut SwitchDriver<AnyNode<[u8]>>, _is_told: impl Fn() -> bool) -> std::io::Result<()> {
+            match *self {}
+        }
+
+        pub(crate) fn leave(&self) {
+            match *self {}
+        }
+
+        pub(crate) fn add_to(&self, _snapshot: &mut Snapshot) {
+            match *self {}
+        }
+
+        pub(crate) fn view(&self) -> XdpView {
+            match *self {}
+        }
+    }
+}
+
+#[cfg(feature = "xdp")]
+mod present {
+    use std::net::{IpAddr, SocketAddrV4};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex, PoisonError};
+    use std::time::Duration;
+
+    use fanin_core::{Instant, JobId};
+    use fanin_systems::{OfferNumbers, System};
+    use fanin_xdp::job::XdpRank;
+    use fanin_xdp::neighbours::{self, Device};
+    use fanin_xdp::{Kernel, Refused, Up, XdpCounts, XdpJob, ops, resume};
+
+    use super::*;
+
+    /// How often a job's thread looks whether it is wanted while the program sums. What comes up wakes it at once.
+    const LOOK: Duration = Duration::from_millis(100);
+
+    /// The program, and where it is attached.
+    #[derive(Debug)]
+    pub(crate) struct Plane {
+        kernel: Arc<Kernel>,
+        devices: Vec<Device>,
+    }
+
+    impl Plane {
+        /// Loads the program and attaches it; `None` where it is not wanted.
+        pub(crate) fn start(names: &[String]) -> Result<Option<Self>, String> {
+            if names.is_empty() {
+                return Ok(None);
+            }
+            let devices = names.iter().map(|name| neighbours::device(name)).collect::<Result<Vec<_>, _>>();
+            let devices = devices.map_err(|error| format!("--xdp: {error}"))?;
+            let mut kernel = Kernel::load().map_err(|error| format!("--xdp: {error}"))?;
+            for device in &devices {
+                kernel.attach(&device.name, device.ifindex).map_err(|error| format!("--xdp: {error}"))?;
+            }
+            tracing::info!(devices = names.join(","), "a program in the kernel sums");
+            Ok(Some(Plane { kernel: Arc::new(kernel), devices }))
+        }
+
+        /// Gives a job to the program, whose packets come to this port.
+        ///
+        /// # Errors
+        /// Why it is not for the program, in words.
+        pub(crate) fn seat(&self, open: &OpenJob, operators: &[CustomOperator], port: u16) -> Result<Seat, String> {
+            self.try_seat(open, operators, port).map_err(|refused| refused.to_string())
+        }
+
+        fn try_seat(&self, open: &OpenJob, operators: &[CustomOperator], port: u16) -> Result<Seat, Refused> {
+            if !matches!(open.system, System::SwitchMl(_)) {
+                return Err(Refused::System(open.system.name()));
+            }
+            if !operators.is_empty() {
+                return Err(Refused::Operators);
+            }
+            let table = neighbours::table().map_err(|error| Refused::Kernel(error.to_string()))?;
+            let ranks = open.ranks.iter().enumerate().map(|(rank, socket)| {
+                let IpAddr::V4(ip) = socket.ip() else { return Err(Refused::Family(rank)) };
+                let name = neighbours::device_of(&table, ip);
+                let device = self.devices.iter().find(|device| Some(device.name.as_str()) == name).ok_or_else(|| {
+                    let devices: Vec<&str> = self.devices.iter().map(|device| device.name.as_str()).collect();
+                    Refused::NoNeighbour { rank, ip, devices: devices.join(", ") }
+                })?;
+                Ok(XdpRank { socket: SocketAddrV4::new(ip, socket.port()), ifindex: device.ifindex })
+            });
+            let job = XdpJob {
+                job: open.job_id,
+                system: open.system.number(),
+                epoch: open.epoch,
+                pool: open.window,
+                block_bytes: open.payload_bytes,
+                ops: ops::table(open.op.into(), OfferNumbers { fixed_point: open.fixed_point, customs: 0 }),
+                port,
+                ranks: ranks.collect::<Result<_, _>>()?,
+            };
+            let place = self.kernel.open(&job)?;
+            Ok(Seat {
+                kernel: self.kernel.clone(),
+                place,
+                job: Arc::new(job),
+                is_here: Arc::new(AtomicBool::new(true)),
+                last: Arc::default(),
+            })
+        }
+    }
+
+    /// A job's place in the kernel.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Seat {
+        kernel: Arc<Kernel>,
+        place: u32,
+        job: Arc<XdpJob>,
+        is_here: Arc<AtomicBool>,
+        /// What was counted, when the job has left its place.
+        last: Arc<Mutex<Option<XdpCounts>>>,
+    }
+
+    impl Seat {
+        /// Returns when the job's thread is told to stop, or when packets have come that only this process can add: then the node knows what
+        /// the program knew.
+        pub(crate) fn stay(&self, driver: &mut SwitchDriver<AnyNode<[u8]>>, is_told: impl Fn() -> bool) -> std::io::Result<()> {
+            while !is_told() {
+                if !driver.wait(LOOK)? {
+                    continue;
+                }
+                let counts = self.counts();
+                if !counts.takes_job() {
+                    // Strangers and what is damaged: counted by reason, as ever.
+                    driver.turn()?;
+                    continue;
+                }
+                let taken = self.kernel.hand_over(self.place).map_err(std::io::Error::other)?;
+                self.is_here.store(false, Ordering::Relaxed);
+                let links: Vec<(u32, u32)> = taken.numbers.iter().map(|numbers| (numbers.next, numbers.heard)).collect();
+                driver.go_on(&links);
+                resume(driver.node_mut(), Instant::ZERO, JobId(self.job.job), &self.job.ops, &taken);
+                let why: Vec<&str> = Up::ALL.iter().filter(|up| up.takes_job() && counts.up_for(**up) > 0).map(|up| up.name()).collect();
+                tracing::info!(job_id = self.job.job, why = why.join(","), versions = taken.versions.len(), "goes on in user space");
+                return Ok(());
+            }
+            Ok(())
+        }
+
+        /// The job is over.
+        pub(crate) fn leave(&self) {
+            let counts = self.kernel.counts(self.place);
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_none() {
+                *last = Some(counts);
+                self.is_here.store(false, Ordering::Relaxed);
+                self.kernel.close(self.place);
+            }
+        }
+
+        fn counts(&self) -> XdpCounts {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.clone().unwrap_or_else(|| self.kernel.counts(self.place))
+        }
+
+        /// Adds what the program has done to what this process has done.
+        pub(crate) fn add_to(&self, snapshot: &mut Snapshot) {
+            let counts = self.counts();
+            let all = &mut snapshot.counters;
+            all.dropped.iter_mut().zip(&counts.dropped).for_each(|(to, count)| *to += count);
+            all.retransmitted.iter_mut().zip(&counts.retransmitted).for_each(|(to, count)| *to += count);
+            for (peer, rank) in snapshot.peers.iter_mut().zip(&counts.ranks) {
+                peer.packets_received += rank.packets_received;
+                peer.payload_bytes_received += rank.payload_bytes_received;
+                peer.packets_dropped += rank.packets_dropped;
+                peer.packets_sent += rank.packets_sent;
+                peer.payload_bytes_sent += rank.payload_bytes_sent;
+                all.packets_received += rank.packets_received;
+                all.payload_bytes_received += rank.payload_bytes_received;
+                all.packets_sent += rank.packets_sent;
+                all.payload_bytes_sent += rank.payload_bytes_sent;
+                all.payload_bytes_to_workers += rank.payload_bytes_sent;
+            }
+        }
+
+        pub(crate) fn view(&self) -> XdpView {
+            let counts = self.counts();
+            let up = Up::ALL.iter().map(|up| (up.name(), counts.up_for(*up)));
+            XdpView { is_here: self.is_here.load(Ordering::Relaxed), up: up.collect() }
+        }
+    }
+}

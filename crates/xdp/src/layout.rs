@@ -1,0 +1,171 @@
+//! What programs and this process agree on: limits, values of maps, why frames go up the stack.
+
+use fanin_core::{DropReason, RetransmitReason};
+
+use crate::record::{Record, array, lock, number};
+
+/// Ranks of a job: a bit each in a word.
+pub const RANKS_MAX: u32 = 64;
+/// Jobs in the kernel at once.
+pub const JOBS_MAX: u32 = 64;
+/// Elements of a packet, in bytes: what fits an Ethernet frame with all headers, in whole cache lines.
+pub const PAYLOAD_BYTES_MAX: u32 = 1_408;
+/// Bytes of a frame that programs look at: headers, payload, and padding up to a cache line. A multiple of 8.
+pub const FRAME_BYTES_MAX: usize = 1_600;
+/// Versions of slots, of all jobs together: two for each packet of a job's window. 24 MB.
+pub const VERSIONS_MAX: u32 = 16_384;
+
+/// Why the program gives a frame of a job in the kernel to the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Up {
+    /// The job has left the kernel.
+    HandedOver,
+    /// A fragment.
+    Fragment,
+    /// Longer than any packet that the program sums.
+    TooLong,
+    /// Not from the socket of a rank.
+    Stranger,
+    /// No packet of this job and system from a worker to its switch.
+    Foreign,
+    /// Not a contribution.
+    Kind,
+    /// Its element type and operator are not for the kernel: user space goes on with the job.
+    Operator,
+}
+
+impl Up {
+    /// All of them, by number.
+    pub const ALL: &'static [Up] = &[Up::HandedOver, Up::Fragment, Up::TooLong, Up::Stranger, Up::Foreign, Up::Kind, Up::Operator];
+
+    /// Its name in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Up::HandedOver => "handed_over",
+            Up::Fragment => "fragment",
+            Up::TooLong => "too_long",
+            Up::Stranger => "stranger",
+            Up::Foreign => "foreign",
+            Up::Kind => "kind",
+            Up::Operator => "operator",
+        }
+    }
+
+    /// Whether the job has to leave the kernel for it: packets of its ranks would be lost otherwise.
+    pub const fn takes_job(self) -> bool {
+        matches!(self, Up::Fragment | Up::TooLong | Up::Operator)
+    }
+}
+
+/// A job: its number is its place.
+pub const JOB: Record = Record {
+    name: "fanin_job",
+    what: "A job.",
+    fields: &[
+        // 0 nothing, 1 here, 2 handed over to user space.
+        number("state", 4),
+        number("epoch", 4),
+        number("ranks", 4),
+        number("pool", 4),
+        // Where its versions begin: version v of slot s is at first + v pool + s.
+        number("first", 4),
+        number("block_bytes", 4),
+        number("rounds_ahead_max", 4),
+        number("job", 2),
+        number("system", 1),
+        number("reserved", 1),
+        array("ops", 1, 256),
+    ],
+};
+
+/// A rank of a job, at 64 job + rank: where it is, and what has passed.
+pub const RANK: Record = Record {
+    name: "fanin_rank",
+    what: "A rank of a job: addresses as they stand in frames to it. The program learns Ethernet addresses and our own IP address.",
+    fields: &[
+        array("ethernet", 1, 12),
+        array("ip", 1, 8),
+        array("ports", 1, 4),
+        number("ifindex", 4),
+        number("next_sequence", 4),
+        number("heard", 4),
+        number("reserved", 4),
+        number("packets_received", 8),
+        number("payload_bytes_received", 8),
+        number("packets_dropped", 8),
+        number("packets_sent", 8),
+        number("payload_bytes_sent", 8),
+    ],
+};
+
+/// Whose packets a socket sends.
+pub const MEMBER: Record = Record {
+    name: "fanin_member",
+    what: "A socket of a rank, as it stands in frames from it.",
+    fields: &[number("place", 4), array("ip", 1, 4), array("port", 1, 2), array("reserved", 1, 6)],
+};
+
+/// A version of a slot.
+pub const VERSION: Record = Record {
+    name: "fanin_version",
+    what: "A version of a slot.",
+    fields: &[
+        lock("lock"),
+        number("round", 4),
+        number("state", 1),
+        number("op", 1),
+        number("receiver", 2),
+        number("fingerprint", 4),
+        number("exponent", 2),
+        number("bytes", 2),
+        number("missing", 4),
+        number("arrived", 8),
+        number("unsent", 8),
+        array("sum", 8, PAYLOAD_BYTES_MAX as usize / 8),
+    ],
+};
+
+/// Counts of a job: one such value for each processor.
+pub const COUNTS: Record = Record {
+    name: "fanin_counts",
+    what: "Counts of a job.",
+    fields: &[
+        array("dropped", 8, DropReason::ALL.len()),
+        array("up", 8, Up::ALL.len()),
+        array("retransmitted", 8, RetransmitReason::ALL.len()),
+    ],
+};
+
+/// Room for a frame that is looked at: one such value for each processor.
+pub const SCRATCH: Record = Record {
+    name: "fanin_scratch",
+    what: "A frame that is looked at.",
+    fields: &[array("frame", 1, FRAME_BYTES_MAX), array("room", 1, 64)],
+};
+
+/// All of them.
+pub const RECORDS: &[Record] = &[JOB, RANK, MEMBER, VERSION, COUNTS, SCRATCH];
+
+/// A job's states.
+pub const JOB_HERE: u64 = 1;
+/// It is user space's.
+pub const JOB_HANDED_OVER: u64 = 2;
+
+/// A version's states: holds nothing.
+pub const EMPTY: u64 = 0;
+/// Some ranks have contributed.
+pub const AGGREGATING: u64 = 1;
+/// Holds the sum.
+pub const DONE: u64 = 2;
+
+/// An operator's byte in [`JOB`]'s table: there is one of this number.
+pub const OP_IS: u8 = 1;
+/// It comes as block fixed point.
+pub const OP_FIXED_POINT: u8 = 1 << 1;
+/// The program can add: integers, lane by lane.
+pub const OP_ADDS: u8 = 1 << 2;
+/// Not even a copy is right: what all have contributed is divided, or the operator is the job's own.
+pub const OP_NEVER: u8 = 1 << 3;
+/// Bits from here on: the logarithm to base 2 of the length of an element in bytes.
+pub const OP_LENGTH_SHIFT: u8 = 4;

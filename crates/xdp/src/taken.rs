@@ -1,0 +1,146 @@
+//! What a job had in the kernel: its counts, and all of its state when it leaves.
+
+use fanin_core::{DropReason, RetransmitReason};
+
+use crate::layout::{AGGREGATING, COUNTS, DONE, RANK, Up, VERSION};
+
+/// What has passed between the program and a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct XdpRankCounts {
+    /// Contributions that the slots have seen.
+    pub packets_received: u64,
+    /// Bytes of their elements.
+    pub payload_bytes_received: u64,
+    /// Packets that were dropped before that.
+    pub packets_dropped: u64,
+    /// Packets to it.
+    pub packets_sent: u64,
+    /// Bytes of their elements.
+    pub payload_bytes_sent: u64,
+}
+
+impl XdpRankCounts {
+    /// From the bytes of a value of the map.
+    pub fn of(value: &[u8]) -> Self {
+        let get = |name| RANK.get(value, name);
+        XdpRankCounts {
+            packets_received: get("packets_received"),
+            payload_bytes_received: get("payload_bytes_received"),
+            packets_dropped: get("packets_dropped"),
+            packets_sent: get("packets_sent"),
+            payload_bytes_sent: get("payload_bytes_sent"),
+        }
+    }
+}
+
+/// Counts of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct XdpCounts {
+    /// Packets that went no further, by [`DropReason`].
+    pub dropped: Vec<u64>,
+    /// Frames that went up the stack, by [`Up`].
+    pub up: Vec<u64>,
+    /// Packets sent again, by [`RetransmitReason`].
+    pub retransmitted: Vec<u64>,
+    /// By rank.
+    pub ranks: Vec<XdpRankCounts>,
+}
+
+impl Default for XdpCounts {
+    fn default() -> Self {
+        XdpCounts {
+            dropped: vec![0; DropReason::ALL.len()],
+            up: vec![0; Up::ALL.len()],
+            retransmitted: vec![0; RetransmitReason::ALL.len()],
+            ranks: Vec::new(),
+        }
+    }
+}
+
+impl XdpCounts {
+    /// Adds the counts of one processor.
+    pub fn add(&mut self, value: &[u8]) {
+        let add = |to: &mut Vec<u64>, name| to.iter_mut().enumerate().for_each(|(at, count)| *count += COUNTS.item(value, name, at));
+        add(&mut self.dropped, "dropped");
+        add(&mut self.up, "up");
+        add(&mut self.retransmitted, "retransmitted");
+    }
+
+    /// Frames that went up for this reason.
+    pub fn up_for(&self, up: Up) -> u64 {
+        self.up[up as usize]
+    }
+
+    /// Packets dropped for this reason.
+    pub fn dropped_for(&self, reason: DropReason) -> u64 {
+        self.dropped[reason.index()]
+    }
+
+    /// Whether packets of the job have come that only user space can add.
+    pub fn takes_job(&self) -> bool {
+        Up::ALL.iter().any(|up| up.takes_job() && self.up_for(*up) > 0)
+    }
+}
+
+/// Where the numbers of a link are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Numbers {
+    /// Of the next packet to the rank.
+    pub next: u32,
+    /// Of the last one from it.
+    pub heard: u32,
+}
+
+/// A version of a slot that holds something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TakenVersion {
+    /// The slot.
+    pub slot: u16,
+    /// Its round.
+    pub round: u32,
+    /// Whether all have contributed.
+    pub is_done: bool,
+    /// Bit r: rank r has contributed.
+    pub arrived: u64,
+    /// The call's operator.
+    pub op: u8,
+    /// The call's receiver.
+    pub receiver: u16,
+    /// The call's fingerprint.
+    pub fingerprint: u32,
+    /// The largest exponent, where the operator is in fixed point.
+    pub exponent: i16,
+    /// What has been added.
+    pub sum: Vec<u8>,
+}
+
+impl TakenVersion {
+    /// From the bytes of a value of the map; `None` where it holds nothing.
+    pub fn of(slot: u32, value: &[u8]) -> Option<Self> {
+        let get = |name| VERSION.get(value, name);
+        let state = get("state");
+        if state != AGGREGATING && state != DONE {
+            return None;
+        }
+        Some(TakenVersion {
+            slot: slot as u16,
+            round: get("round") as u32,
+            is_done: state == DONE,
+            arrived: get("arrived"),
+            op: get("op") as u8,
+            receiver: get("receiver") as u16,
+            fingerprint: get("fingerprint") as u32,
+            exponent: get("exponent") as u16 as i16,
+            sum: VERSION.slice(value, "sum").get(..get("bytes") as usize)?.to_vec(),
+        })
+    }
+}
+
+/// All that a job had in the kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    /// What slots hold.
+    pub versions: Vec<TakenVersion>,
+    /// By rank.
+    pub numbers: Vec<Numbers>,
+}

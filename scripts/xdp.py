@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Jobs at `fanin switch --xdp`, over links between network namespaces: ranks in namespaces of their own, each by a veth at the switch.
+
+    check   sums of 4 ranks are exact, without and with loss, in the kernel and where a job leaves it
+    bench   the program in the kernel and the switch in user space, in turns, on the same links: time of an allreduce, and what of the
+            processors a contribution costs
+
+Needs root, iproute2, and a program that was built with `--features xdp`; with loss also clang. FANIN_PROGRAM names the program. Python's
+standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = os.environ.get("FANIN_PROGRAM", str(ROOT / "target" / "debug" / "fanin"))
+SUBNET = "10.232"
+PORT, HTTP = 7_700, 9_470
+TIMEOUT_S = 120
+#: linux/sockios.h, linux/ethtool.h.
+SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C
+
+
+class Failed(Exception):
+    """Something is not as it must be."""
+
+
+def must(command: Sequence[str]) -> str:
+    """Runs a command that must succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def receive_in_batches(device: str) -> None:
+    """Turns GRO on: a veth takes frames of XDP programs at its other end only if it polls, and so it does."""
+    value = array.array("B", struct.pack("II", ETHTOOL_SGRO, 1))
+    address, _ = value.buffer_info()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCETHTOOL, struct.pack("16sP", device.encode(), address))
+
+
+class Net:
+    """A switch's namespace with a veth to each rank's."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self.made: list[str] = []
+
+    def name(self, who: str | int) -> str:
+        """The namespace of `switch` or a rank's number."""
+        return f"fanin-xdp-{os.getpid()}-{who}"
+
+    def inside(self, who: str | int) -> list[str]:
+        """What to put before a command so that it runs there."""
+        return ["ip", "netns", "exec", self.name(who)]
+
+    @property
+    def devices(self) -> str:
+        """The switch's devices, for --xdp."""
+        return ",".join(f"r{rank}" for rank in range(self.ranks))
+
+    def switch_address(self, rank: int) -> str:
+        """The switch's address at a rank's link."""
+        return f"{SUBNET}.{rank}.1"
+
+    def __enter__(self) -> Net:
+        try:
+            for who in ["switch", *range(self.ranks)]:
+                must(["ip", "netns", "add", self.name(who)])
+                self.made.append(self.name(who))
+                must([*self.inside(who), "ip", "link", "set", "lo", "up"])
+            for rank in range(self.ranks):
+                self._link(rank)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _link(self, rank: int) -> None:
+        here, there = self.name("switch"), self.name(rank)
+        must(["ip", "link", "add", f"r{rank}", "netns", here, "type", "veth", "peer", "name", "eth0", "netns", there])
+        for namespace, device, last in ((here, f"r{rank}", 1), (there, "eth0", 2)):
+            must(["ip", "-n", namespace, "address", "add", f"{SUBNET}.{rank}.{last}/24", "dev", device])
+            must(["ip", "-n", namespace, "link", "set", device, "up"])
+        must([*self.inside(rank), sys.executable, __file__, "gro", "eth0"])
+
+    def __exit__(self, *_what: object) -> None:
+        for name in self.made:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+    def lose(self, classifier: str) -> None:
+        """Lets every link lose packets, in both directions."""
+        for rank in range(self.ranks):
+            must([*self.inside(rank), "tc", "qdisc", "add", "dev", "eth0", "clsact"])
+            for way in ("ingress", "egress"):
+                must([*self.inside(rank), "tc", "filter", "add", "dev", "eth0", way, "bpf", "da", "obj", classifier, "sec", "classifier"])
+
+
+@contextlib.contextmanager
+def switch(net: Net, xdp: bool) -> Iterator[subprocess.Popen[str]]:
+    """A switch in its namespace, in the kernel or not."""
+    command = [PROGRAM, "switch", "--listen", f"0.0.0.0:{PORT}", "--http", f"127.0.0.1:{HTTP}"]
+    more = ["--xdp", net.devices] if xdp else []
+    process = subprocess.Popen([*net.inside("switch"), *command, *more], stdout=subprocess.PIPE, text=True)
+    try:
+        if process.stdout is None or not process.stdout.readline().startswith("ranks join at"):
+            raise Failed("the switch does not start")
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=10)
+
+
+def metrics(net: Net) -> dict[str, float]:
+    """All series of the switch."""
+    fetch = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{HTTP}/metrics').read().decode())"
+    text = must([*net.inside("switch"), sys.executable, "-c", fetch])
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
+
+
+def run(net: Net, *options: str) -> tuple[list[dict], dict[str, float]]:
+    """Ranks of one job; gives rank 0's rows, and the switch's metrics half a second after the beginning."""
+    environment = {**os.environ, "FANIN_FALLBACK": "error"}
+    ranks = []
+    for rank in range(net.ranks):
+        command = [PROGRAM, "bench", "allreduce", "--rank", str(rank), "--world", str(net.ranks), "--transport", "udp", "--format", "json"]
+        command += ["--switch", f"{net.switch_address(rank)}:{PORT}", "--timeout", "60s", *options]
+        ranks.append(subprocess.Popen([*net.inside(rank), *command], stdout=subprocess.PIPE, text=True, env=environment))
+    seen: dict[str, float] = {}
+    end = time.monotonic() + TIMEOUT_S
+    while any(process.poll() is None for process in ranks):
+        if time.monotonic() > end:
+            for process in ranks:
+                process.kill()
+            raise Failed("ranks do not end")
+        with contextlib.suppress(Failed):
+            seen.update(metrics(net))
+        time.sleep(0.2)
+    if any(process.returncode != 0 for process in ranks):
+        raise Failed("a rank has failed")
+    return json.loads(ranks[0].stdout.read() if ranks[0].stdout else ""), seen
+
+
+def series(seen: dict[str, float], name: str) -> dict[str, float]:
+    """The series of one name."""
+    return {key: value for key, value in seen.items() if key.split("{")[0] == name}
+
+
+def check() -> None:
+    """Sums are exact."""
+    for what, loss, options in (
+        ("integers", False, ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+        ("floats as block fixed point", False, ["--fixed-point", "--sizes", "1MiB", "--iterations", "20"]),
+        ("floats, which leave the kernel", False, ["--sizes", "4KiB,1MiB", "--iterations", "20"]),
+        ("integers, with loss", True, ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+        ("floats as block fixed point, with loss", True, ["--fixed-point", "--sizes", "1MiB", "--iterations", "20"]),
+        ("floats, with loss", True, ["--sizes", "4KiB,1MiB", "--iterations", "20"]),
+    ):
+        with tempfile.TemporaryDirectory() as folder, Net(4) as net:
+            if loss:
+                net.lose(compiled("loss", folder))
+            with switch(net, xdp=True):
+                rows, seen = run(net, *options)
+            wrong = sum(row["wrong"] for row in rows)
+            here = max(series(seen, "fanin_switch_job_in_kernel").values(), default=None)
+            up = {key.split('reason="')[1].split('"')[0]: int(value) for key, value in series(seen, "fanin_switch_job_passed_up_frames_total").items()}
+            again = sum(series(seen, "fanin_switch_retransmitted_packets_total").values())
+            times = ", ".join(f"{row['size_bytes']} B {row['time_us']:.0f} us" for row in rows)
+            print(f"{what}: {wrong} wrong, {times}; seen in the kernel: {here}, up: {up}, sent again: {again:.0f}", flush=True)
+            if wrong or here is None:
+                raise Failed(f"{what}: {wrong} elements are wrong, in the kernel: {here}")
+
+
+def compiled(name: str, folder: str) -> str:
+    """One of the small programs beside the switch's."""
+    out = f"{folder}/{name}.o"
+    headers = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    must(["clang", "-O2", "-g", "-target", "bpf", headers, "-c", str(ROOT / "dataplanes" / "xdp" / f"{name}.bpf.c"), "-o", out])
+    return out
+
+
+#: Who sums, and whether a program that lets all pass is at the entrance of the devices.
+CONTENDERS = {"user space": (False, False), "user space, behind a program": (False, True), "kernel": (True, False)}
+
+
+def bench(rounds: int, ranks: int) -> None:
+    """All contenders in turns."""
+    cases = [
+        ("4 KiB", ["--dtype", "i32", "--sizes", "4KiB", "--iterations", "1000"]),
+        ("1 MiB", ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+    ]
+    os.environ["FANIN_PAYLOAD"] = "1408"
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    with tempfile.TemporaryDirectory() as folder, Net(ranks) as net:
+        passing = compiled("pass", folder)
+        for _ in range(rounds):
+            for name, options in cases:
+                for who, (xdp, behind) in CONTENDERS.items():
+                    for device in net.devices.split(",") if behind else []:
+                        must(["ip", "-n", net.name("switch"), "link", "set", "dev", device, "xdp", "obj", passing, "sec", "xdp"])
+                    with switch(net, xdp):
+                        # The kernel verifies the program while it is loaded, which is no part of a job.
+                        before = metrics(net)["process_cpu_seconds_total"]
+                        rows, _ = run(net, *options)
+                        seen = metrics(net)
+                    for device in net.devices.split(",") if behind else []:
+                        must(["ip", "-n", net.name("switch"), "link", "set", "dev", device, "xdp", "off"])
+                    row = rows[0]
+                    if row["wrong"]:
+                        raise Failed("a sum is wrong")
+                    packets = row["iterations"] * -(-row["size_bytes"] // 1408) * ranks
+                    ranks_cpu = row["cpu_s_per_gib"] * row["size_bytes"] / 2**30 * row["iterations"]
+                    again = sum(series(seen, "fanin_switch_retransmitted_packets_total").values())
+                    cpu = seen["process_cpu_seconds_total"] - before
+                    found.setdefault((name, who), []).append((row["time_us"], ranks_cpu / packets * 1e6, cpu / packets * 1e6, again / packets * 100))
+    print(f"{ranks} ranks, {rounds} rounds, medians; processor time in us a contribution, of ranks (with what the kernel does for them) and the switch's process")
+    for (name, who), runs in found.items():
+        time_us, ranks_cpu, cpu, again = (statistics.median(values) for values in zip(*runs, strict=True))
+        print(f"{name} {who:29}: {time_us:9.0f} us a call; ranks {ranks_cpu:6.2f}, switch {cpu:6.2f}; {again:.2f} % sent again")
+
+
+def main() -> int:
+    """Runs what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["check", "bench", "gro"])
+    parser.add_argument("device", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", type=int, default=4)
+    args = parser.parse_args()
+    try:
+        if args.what == "gro":
+            receive_in_batches(args.device)
+        elif args.what == "check":
+            check()
+        else:
+            bench(args.rounds, args.ranks)
+    except Failed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
