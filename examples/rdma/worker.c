@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+/* How long neighbours are waited for, in seconds: their machines may only be starting. */
+enum { MEET_S = 300 };
 enum { PORT = 7711, MTU = 1024, INA = 16, TAG = 0x1AE7FA41, WORLD_MAX = 64, GIDS = 16 };
 
 /* What the two ends of a queue pair tell each other, in network byte order. */
@@ -142,7 +144,7 @@ static void meet(const struct options *options, int sockets[2]) {
     for (double begin = now_s();; usleep(100000)) {
         sockets[0] = socket(AF_INET, SOCK_STREAM, 0);
         if (!connect(sockets[0], (void *)&successor, sizeof successor)) break;
-        if (now_s() - begin > 60) die("the successor does not answer: %s", strerror(errno));
+        if (now_s() - begin > MEET_S) die("the successor does not answer: %s", strerror(errno));
         close(sockets[0]);
     }
     if ((sockets[1] = accept(listener, NULL, NULL)) < 0) die("accept: %s", strerror(errno));

@@ -30,6 +30,10 @@ const TCP_OPTIONS: usize = 20;
 const RST_ACK: u8 = 0x14;
 const ACK: u8 = 0x10;
 const PSH_ACK: u8 = 0x18;
+/// An option that says nothing; selective acknowledgements, and the length of a block of them (RFC 2018).
+const NOP: u8 = 1;
+const SACK: u8 = 5;
+const SACK_BLOCK: usize = 8;
 /// The times of both ends as an option: two NOPs, kind 8, length 10 (RFC 7323).
 const TIMES: [u8; 4] = [1, 1, 8, 10];
 
@@ -349,6 +353,34 @@ impl Segment {
         self.window = window;
     }
 
+    /// Whether its sender says that it has something behind a gap (selective acknowledgements, RFC 2018).
+    pub fn lacks_something(&self, frame: &[u8]) -> bool {
+        let options = &frame[self.tcp_at + TCP_OPTIONS..self.payload_at];
+        // What has come twice is reported in the same way, and lies before that (RFC 2883).
+        let is_behind = |block: &[u8]| u32_at(block, 0).wrapping_sub(self.acknowledged) as i32 > 0;
+        sack(options).is_some_and(|blocks| options[blocks].chunks_exact(SACK_BLOCK).any(is_behind))
+    }
+
+    /// Writes another acknowledgement and another window, and other blocks of what is acknowledged selectively: the first
+    /// ones, as many as there were before.
+    pub fn acknowledge(&mut self, frame: &mut [u8], offload: &mut Offload, acknowledged: u32, window: u16, blocks: &[[u32; 2]]) {
+        let tcp = self.tcp_at;
+        frame[tcp + TCP_SEQUENCE + 4..][..4].copy_from_slice(&acknowledged.to_be_bytes());
+        frame[tcp + TCP_WINDOW..][..2].copy_from_slice(&window.to_be_bytes());
+        let options = &mut frame[tcp + TCP_OPTIONS..self.payload_at];
+        if let Some(place) = sack(options) {
+            let room = place.len() / SACK_BLOCK;
+            let bytes: Vec<u8> = blocks.iter().take(room).flatten().flat_map(|end| end.to_be_bytes()).collect();
+            options[place.start - 2..place.end].fill(NOP);
+            if !bytes.is_empty() {
+                options[place.start - 2..place.start].copy_from_slice(&[SACK, 2 + bytes.len() as u8]);
+                options[place.start..place.start + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+        (self.acknowledged, self.window) = (acknowledged, window);
+        self.finish(frame, offload);
+    }
+
     /// Keeps the first `bytes` bytes of the payload, and neither FIN nor PSH. Gives the frame's new length.
     pub fn trim(&mut self, frame: &mut [u8], bytes: u32) -> usize {
         self.payload_end = self.payload_at + (bytes as usize).min(self.payload_end - self.payload_at);
@@ -411,7 +443,28 @@ pub(crate) fn window_update(template: &[u8], segment: &Segment, place: Place, wi
     made(template, segment, place, ACK, window, &[])
 }
 
+/// The same, with blocks of what has come selectively: three at most where there are times.
+pub(crate) fn answer(template: &[u8], segment: &Segment, place: Place, window: u16, blocks: &[[u32; 2]]) -> (Offload, Vec<u8>) {
+    let mut options = Vec::new();
+    if !blocks.is_empty() {
+        options.extend_from_slice(&[NOP, NOP, SACK, 2 + (blocks.len() * SACK_BLOCK) as u8]);
+        blocks.iter().flatten().for_each(|end| options.extend_from_slice(&end.to_be_bytes()));
+    }
+    made_with(template, segment, place, (ACK, window), &options, &[])
+}
+
 fn made(template: &[u8], segment: &Segment, place: Place, flags: u8, window: u16, payload: &[u8]) -> (Offload, Vec<u8>) {
+    made_with(template, segment, place, (flags, window), &[], payload)
+}
+
+fn made_with(
+    template: &[u8],
+    segment: &Segment,
+    place: Place,
+    (flags, window): (u8, u16),
+    options: &[u8],
+    payload: &[u8],
+) -> (Offload, Vec<u8>) {
     let mut frame = template[..segment.tcp_at + TCP_OPTIONS].to_vec();
     let tcp = segment.tcp_at;
     frame[tcp + TCP_SEQUENCE..][..4].copy_from_slice(&place.sequence.to_be_bytes());
@@ -423,6 +476,7 @@ fn made(template: &[u8], segment: &Segment, place: Place, flags: u8, window: u16
         frame.extend_from_slice(&TIMES);
         frame.extend_from_slice(&times);
     }
+    frame.extend_from_slice(options);
     let payload_at = frame.len();
     let words = (payload_at - tcp) / 4;
     frame[tcp + 12..tcp + TCP_WINDOW].copy_from_slice(&[(words as u8) << 4, flags]);
@@ -470,6 +524,20 @@ fn option(options: &[u8], kind: u8, length: u8) -> Option<usize> {
             (0, _) => return None,
             (1, _) => at += 1,
             (found, Some(&bytes)) if found == kind && bytes == length && at + usize::from(length) <= options.len() => return Some(at + 2),
+            (_, Some(&bytes)) if bytes >= 2 => at += usize::from(bytes),
+            _ => return None,
+        }
+    }
+}
+
+/// Where the blocks of selective acknowledgements stand among a header's options.
+fn sack(options: &[u8]) -> Option<Range<usize>> {
+    let mut at = 0;
+    loop {
+        match (*options.get(at)?, options.get(at + 1)) {
+            (0, _) => return None,
+            (NOP, _) => at += 1,
+            (SACK, Some(&bytes)) if bytes > 2 && at + usize::from(bytes) <= options.len() => return Some(at + 2..at + usize::from(bytes)),
             (_, Some(&bytes)) if bytes >= 2 => at += usize::from(bytes),
             _ => return None,
         }
@@ -626,6 +694,44 @@ mod tests {
             let read = Segment::parse(&finished(&update, &offload)).unwrap();
             assert!(read.window == 11 && read.flags.ack && !read.flags.rst && read.payload_bytes() == 0);
         }
+    }
+
+    #[test]
+    fn another_acknowledgement_has_a_right_checksum_and_other_blocks() {
+        let options = |blocks: &[(u32, u32)]| {
+            let more = [1, 2, 3].map(|at| blocks.get(at).copied());
+            [TcpOptionElement::Timestamp(123, 456), TcpOptionElement::SelectiveAcknowledgement(blocks[0], more)]
+        };
+        let ip = || PacketBuilder::ethernet2([1; 6], [2; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+        let frame = |blocks: &[(u32, u32)]| {
+            let mut frame = Vec::new();
+            ip().tcp(4_000, 5_000, 1_000, 60_000).ack(77).options(&options(blocks)).unwrap().write(&mut frame, &[]).unwrap();
+            frame
+        };
+        let said = |frame: &[u8]| {
+            let segment = Segment::parse(frame).unwrap();
+            let options = &frame[segment.tcp_at + TCP_OPTIONS..segment.payload_at];
+            sack(options).map_or(Vec::new(), |blocks| options[blocks].to_vec())
+        };
+        assert!(Segment::parse(&frame(&[(78, 90)])).unwrap().lacks_something(&frame(&[(78, 90)])));
+        assert!(!Segment::parse(&frame(&[(70, 77)])).unwrap().lacks_something(&frame(&[(70, 77)])), "it has come twice");
+        for (before, blocks, expected) in [(1, 0, 0), (1, 2, 1), (2, 2, 2), (3, 1, 1)] {
+            let mut bytes = frame(&[(100, 110), (120, 130), (140, 150)][..before]);
+            let (mut segment, mut offload) = (Segment::parse(&bytes).unwrap(), Offload::default());
+            let given = [[200, 210], [220, 230]];
+            segment.acknowledge(&mut bytes, &mut offload, 99, 7, &given[..blocks]);
+            let whole = finished(&bytes, &offload);
+            let read = Segment::parse(&whole).unwrap();
+            assert_eq!((read.acknowledged, read.window, read.time(&whole)), (99, 7, Some(123)));
+            let expected: Vec<u8> = given[..expected].iter().flatten().flat_map(|end: &u32| end.to_be_bytes()).collect();
+            assert_eq!(said(&whole), expected);
+        }
+        let bytes = frame(&[(100, 110)]);
+        let segment = Segment::parse(&bytes).unwrap();
+        let place = Place { sequence: 5, acknowledged: 6, times: Some([1; 8]) };
+        let (offload, made) = answer(&bytes, &segment, place, 9, &[[8, 9], [11, 12], [14, 15]]);
+        let made = finished(&made, &offload);
+        assert_eq!((said(&made).len(), Segment::parse(&made).unwrap().acknowledged), (3 * SACK_BLOCK, 6));
     }
 
     #[test]

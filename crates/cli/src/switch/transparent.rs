@@ -208,6 +208,8 @@ fn say_goodbye(ended: &Ended) {
         forwarded = done.forwarded,
         summed = done.summed,
         repeated = done.repeated,
+        answered = done.answered,
+        owed = done.owed,
         cut = done.cut,
         dropped = done.dropped,
         damaged = done.damaged.iter().sum::<u64>(),

@@ -158,6 +158,7 @@ impl Switch {
             return self.forward(held.port, &held.offload, &held.frame, out);
         }
         let repeated = held.offset < stream.highest;
+        let time = held.segment.time(&held.frame);
         let payload = &held.frame[held.segment.payload()];
         let mut complete = std::mem::take(&mut ring.complete);
         let inserted = ring.splice.insert(membership.rank, held.offset, payload, &mut complete);
@@ -169,6 +170,7 @@ impl Switch {
             Ok(Inserted::TooFar) => self.statistics.dropped += 1,
             Ok(Inserted::Taken) => {
                 stream.highest = stream.highest.max(held.end());
+                stream.here.insert(held.offset.max(stream.acknowledged)..held.end());
                 let rank = membership.rank;
                 if held.segment.flags.fin {
                     stream.fin = Some(held.end());
@@ -189,6 +191,7 @@ impl Switch {
             }
         }
         self.spread(now, membership.ring, Some(flow), &complete, out);
+        self.answer_at_once(now, flow, time, out);
         self.keep_ranges(membership.ring, complete);
         self.check_ends(now, membership.ring, out);
     }
@@ -261,6 +264,9 @@ impl Switch {
         ready.sort_unstable_by_key(|held| held.arrival);
         for mut held in ready {
             self.held_bytes -= held.frame.len() as u64;
+            if let Some(stream) = self.streams.get_mut(&held.segment.flow) {
+                stream.note_left(now, held.offset..held.end());
+            }
             self.emit(key, &mut held, out);
         }
     }

@@ -7,6 +7,7 @@
 //! | `ring` | the connections that are summed with each other |
 //! | `members` | a ring comes together, and segments leave with sums |
 //! | `ends` | a ring ends, well or not, and its workers are told why |
+//! | `promise` | whose losses a sender hears of |
 //! | `window` | how much senders may send |
 //! | `ports` | interfaces that come and go |
 //! | `neighbours` | other transparent switches that sum by themselves |
@@ -19,15 +20,10 @@
 //! * Offsets are counted from the SYN in 64 bits; the first copy of a byte counts; segments that are sent again, cut anew, change nothing.
 //! * A stream is looked at from its SYN on and left alone at the first byte that does not begin a message.
 //! * A segment leaves as soon as the sums of all its bytes are there, in the order in which segments came; one that comes once more is
-//!   forwarded once more, or its receiver could not tell the sender that a repetition was needless. (What one worker has lost is missing in
-//!   everybody's sums, so that all receivers report the gap, `netreduce P1`. To let go in order on the connections of those who lost
-//!   nothing was tried: at 1 % loss and 200 Mb/s it gave 35 in place of 57 Mb/s, and twice the repetitions. To withhold
-//!   repeated acknowledgements from senders whose bytes are all here was tried as well, so that only who has lost something slows down: at 1 %
-//!   loss and 100 Mb/s it gave 16 in place of 20 Mb/s, the mean of three measurements each, by a program that was not optimised. Whoever is let
-//!   go in order hears nothing while a gap of another's is open, and sends nothing by which that other one could learn that what it has sent again is
-//!   lost, too: 100 to 200 timeouts a run in place of 20. The switch told the one with the gap what it has beyond it (SACK), and the timeouts were
-//!   85 to 118, and the goodput as without either, 23 and 27 against 25 and 21 Mb/s; alone it gave 24 to 32 against 23 to 37 Mb/s. Timeouts are not
-//!   what costs: with a least one of 10 ms it is 36 against 37 Mb/s. Each of n senders takes each loss for its own, and makes its window smaller.)
+//!   forwarded once more, or its receiver could not tell the sender that a repetition was needless.
+//! * What one worker has lost is missing in everybody's sums, so that all receivers report the gap (`netreduce P1`). Its own sender alone hears of
+//!   that: `promise`. (To let go in order on the connections of those who lost nothing, and to withhold repeated acknowledgements from them,
+//!   were tried before and did not help: whoever hears nothing sends nothing. Who has lost nothing has to hear that all is well.)
 //! * A segment that is sent again while its first bytes are complete and its last ones are not is cut in two: a sender whose window is one
 //!   segment would wait for ever where that segment ends inside an element.
 //! * The sender's time in a segment that was held is raised to the latest that has left, or the receiver would take it for an old one (PAWS).
@@ -45,12 +41,13 @@ mod members;
 mod neighbours;
 mod notices;
 mod ports;
+mod promise;
 mod ring;
 mod stream;
 mod trunks;
 mod window;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use fanin_core::{Duration, Instant};
@@ -132,6 +129,10 @@ pub struct Statistics {
     pub unsummed: [u64; Unsummed::ALL.len()],
     /// Answers in which less room was announced than the receiver has.
     pub windows_cut: u64,
+    /// Answers in which a sender was told that what is here of it has come, while its receiver lacks what others have lost.
+    pub answered: u64,
+    /// Segments that the switch has sent again by itself, since it had answered for them.
+    pub owed: u64,
     /// Rings that began.
     pub rings: u64,
     /// Rings that were reset.
@@ -231,6 +232,8 @@ pub struct Switch {
     numbers: HashMap<u32, RingKey>,
     /// The ring of each run of a switch below, by its port.
     runs: HashMap<(usize, u64), RingKey>,
+    /// Connections in which something may have to be sent again.
+    owing: BTreeSet<Flow>,
     trunks: Trunks,
     trunks_opened: u64,
     next_ring: u64,
@@ -255,6 +258,7 @@ impl Switch {
             rings: HashMap::new(),
             numbers: HashMap::new(),
             runs: HashMap::new(),
+            owing: BTreeSet::new(),
             trunks: Trunks::new(),
             trunks_opened: 0,
             next_ring: 0,
@@ -319,7 +323,7 @@ impl Switch {
     }
 
     /// A frame has arrived at a port.
-    pub fn on_frame(&mut self, now: Instant, port: usize, offload: Offload, frame: &mut [u8], out: &mut impl Ports) {
+    pub fn on_frame(&mut self, now: Instant, port: usize, mut offload: Offload, frame: &mut [u8], out: &mut impl Ports) {
         self.statistics.frames += 1;
         if is_trunk(frame) {
             return self.on_trunk_frame(now, port, frame, out);
@@ -358,7 +362,7 @@ impl Switch {
         } else if sends {
             return self.on_segment(now, port, offload, frame, &segment, out);
         } else {
-            self.on_answer(now, port, &offload, frame, segment, out);
+            self.on_answer(now, port, &mut offload, frame, segment, out);
         }
         self.forward(port, &offload, frame, out);
     }
@@ -454,12 +458,21 @@ impl Switch {
     }
 
     /// The receiver of a stream answers: what it acknowledges need not be kept.
-    fn on_answer(&mut self, now: Instant, port: usize, offload: &Offload, frame: &mut [u8], mut segment: Segment, out: &mut impl Ports) {
+    fn on_answer(
+        &mut self,
+        now: Instant,
+        port: usize,
+        offload: &mut Offload,
+        frame: &mut [u8],
+        mut segment: Segment,
+        out: &mut impl Ports,
+    ) {
         let flow = segment.flow.reverse();
         if segment.flags.syn {
             self.on_opened(now, &segment, frame, out);
         }
         let Some(stream) = self.streams.get_mut(&flow) else { return };
+        let before = stream.acknowledged;
         stream.answered(&segment);
         stream.ports[1] = Some(port);
         stream.answers.times = segment.times(frame).or(stream.answers.times);
@@ -496,6 +509,7 @@ impl Switch {
         if membership.is_noticed {
             return;
         }
+        self.answer_for(now, (flow, before), &mut segment, (frame, offload), out);
         let limit = self.rings.get(&membership.ring).map_or(u64::MAX, |ring| ring.splice.limit());
         if let Some(stream) = self.streams.get_mut(&flow) {
             let before = segment.window;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fanin_core::{Instant, Malformed};
+use fanin_core::{Duration, Instant, Malformed};
 use fanin_net::Offload;
 use fanin_protocols::shared::splice::{Intervals, Splice};
 use fanin_wire::stream::{MessageHeader, STREAM_MAGIC};
@@ -156,6 +156,21 @@ pub(super) struct Anew {
     pub scale: Option<u8>,
 }
 
+/// What the switch owes to a receiver: its sender was told that it has come, and it has not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Debt {
+    /// The sender has been told that everything below has come, and that the last of what has come selectively ends here.
+    pub to: u64,
+    pub selectively_to: u64,
+    /// When the receiver last had more, or what it lacks first has last left; and how often the switch has sent that by itself.
+    pub since: Instant,
+    pub times: u32,
+    /// When what the receiver lacks first has left with its sum.
+    pub left: Option<Instant>,
+    /// How long it takes until a receiver answers.
+    pub turn: Option<Duration>,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -167,8 +182,13 @@ pub(super) struct Stream {
     pub base: u32,
     /// End of the furthest byte that was taken.
     pub highest: u64,
+    /// What has come of it and is not known to be at the receiver.
+    pub here: Intervals,
     /// The receiver has everything below.
     pub acknowledged: u64,
+    pub debt: Debt,
+    /// Its ends use selective acknowledgements.
+    pub takes_selective: bool,
     pub answers: Answers,
     pub anew: Option<Anew>,
     /// The ports behind which the sender and the receiver are, as far as anything came from them.
@@ -204,7 +224,10 @@ impl Stream {
             began: now,
             base,
             highest: 0,
+            here: Intervals::default(),
             acknowledged: 0,
+            debt: Debt::default(),
+            takes_selective: false,
             answers: Answers { scale: [scale, None], ..Answers::default() },
             anew: None,
             ports: [None; 2],
@@ -231,9 +254,10 @@ impl Stream {
 
     /// Where the receiver, and where the sender, expects a segment that is made here.
     pub fn places(&self) -> (Place, Place) {
-        let (sequence, acknowledged) = (self.sequence_of(self.acknowledged), self.answers.acknowledged);
-        let to_receiver = Place { sequence, acknowledged, times: None };
-        (to_receiver, Place { sequence: acknowledged, acknowledged: sequence, times: self.answers.times })
+        let acknowledged = self.answers.acknowledged;
+        let to_receiver = Place { sequence: self.sequence_of(self.acknowledged), acknowledged, times: None };
+        let told = self.sequence_of(self.told_to());
+        (to_receiver, Place { sequence: acknowledged, acknowledged: told, times: self.answers.times })
     }
 
     /// The same, where the receiver has just said it.
@@ -271,6 +295,7 @@ impl Stream {
             self.acknowledged = self.highest;
             self.fin_acknowledged = true;
         }
+        self.here.forget(self.acknowledged);
     }
 
     /// Whether the receiver has all that there ever will be.

@@ -1,6 +1,7 @@
 //! Hosts that speak a plain TCP through the switch: segments cut anyhow, lost on either side, sent again, late; and what must not be touched.
 
 mod faults;
+mod promise;
 pub(crate) mod racks;
 
 use std::net::{IpAddr, SocketAddr};

@@ -8,7 +8,7 @@ use crate::segment::{Segment, turned, window_update};
 
 impl Stream {
     /// By how many bits the receiver's windows are shifted (RFC 7323: where both SYNs say so).
-    fn shift(&self) -> u8 {
+    pub fn shift(&self) -> u8 {
         if let [Some(_), Some(bits)] = self.answers.scale { bits } else { 0 }
     }
 
@@ -34,11 +34,11 @@ impl Stream {
             return None;
         }
         let shift = self.shift();
-        let window = ((answers.told + gain).checked_sub(self.acknowledged)? >> shift).min(u64::from(u16::MAX));
+        let window = ((answers.told + gain).checked_sub(self.told_to())? >> shift).min(u64::from(u16::MAX));
         let (template, segment) = self.template.as_ref()?;
         let (turned, turned_segment) = turned(template, segment);
         let (_, to_sender) = self.places();
-        self.answers.told = self.acknowledged + (window << shift);
+        self.answers.told = self.told_to() + (window << shift);
         Some(window_update(&turned, &turned_segment, to_sender, window as u16))
     }
 }

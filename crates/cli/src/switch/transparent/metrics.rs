@@ -53,6 +53,12 @@ fn switch(page: &mut Page, report: &Report) {
     let unsummed = Unsummed::ALL.iter().zip(done.unsummed).map(|(why, count)| (label("reason", why.name()), count));
     page.counters("fanin_transparent_unsummed", "Frames with messages, or connections, that passed unsummed, by reason", unsummed);
     page.counter("fanin_transparent_windows_cut", "Answers in which less room was announced than the receiver has", done.windows_cut);
+    page.counter(
+        "fanin_transparent_answers",
+        "Answers in which the switch has acknowledged what is here and others have lost",
+        done.answered,
+    );
+    page.counter("fanin_transparent_owed_segments", "Segments that the switch has sent again after it had acknowledged them", done.owed);
     page.counter("fanin_transparent_rings_begun", "Rings that began", done.rings);
     page.counter("fanin_transparent_rings_failed", "Rings that were reset", done.rings_failed);
     page.counter("fanin_transparent_refused_workers", "Workers that were refused by a ring", done.refused);

@@ -531,11 +531,12 @@ impl Switch {
         for (port, trunk) in &mut self.trunks {
             trunk.flush(now, |frame| out.send(*port, &Offload::default(), frame));
         }
+        self.pay(now, out);
     }
 
     /// When [`Switch::settle`] has something to do at the latest, where something is under way between switches.
     pub fn due(&self) -> Option<Instant> {
-        self.trunks.values().filter_map(Trunk::due).chain(self.rdma.due()).min()
+        self.trunks.values().filter_map(Trunk::due).chain(self.rdma.due()).chain(self.debts_due()).min()
     }
 
     /// Rings end whose other switches are silent.
