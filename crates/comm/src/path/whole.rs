@@ -163,8 +163,8 @@ impl Whole {
         let Apart { input, input_start, output, output_start } = vectors;
         let scale = if is_copy(kind) { u64::from(asked_bytes) } else { 1 };
         let (input_start, output_start) = (input_start * scale, output_start * scale);
-        if kind == CollectiveKind::ReduceScatter && output.len() < input.len() {
-            // Hosts add up others' shares on the way, for which a rank's own share has no room.
+        if !is_copy(kind) && output.len() < input.len() {
+            // Hosts add up on the way what others get, for which a rank's own share, or nothing, has no room.
             let mut sums = std::mem::take(&mut self.sums);
             sums.resize(input.len(), 0);
             let result = self.run(
