@@ -71,9 +71,9 @@ fn there_and_back(running: &mut Running, system: &str, lose: impl Fn(&mut Runnin
     println!("{system}: longest round by turn: {:?}", longest[0]);
     let texts = told.lock().unwrap().clone();
     let count = |part: &str| texts.iter().filter(|text| text.contains(part)).count();
-    // A job that could not be sent back says so once more.
+    // A job that could not be sent back, or that a busy machine holds up for seconds, says so once more.
     assert!(count("goes on by hosts alone, since") >= WORLD as usize, "{texts:?}");
-    assert_eq!(count("goes on over the fabric that is managed at"), WORLD as usize, "{texts:?}");
+    assert!(count("goes on over the fabric that is managed at") >= WORLD as usize, "{texts:?}");
     told
 }
 
