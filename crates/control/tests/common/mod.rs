@@ -137,6 +137,10 @@ impl Switch {
                     assert!(self.sockets.insert(job_id, *open).is_none(), "job {job_id} is opened twice");
                     self.jobs.on_opened(self.now_ms, job_id, result);
                 }
+                Action::AdoptJob(open) => {
+                    let job_id = open.job_id;
+                    assert!(self.sockets.insert(job_id, *open).is_none(), "job {job_id} is adopted twice");
+                }
                 Action::CloseJob { job_id } => {
                     assert!(self.sockets.remove(&job_id).is_some(), "job {job_id} is closed and was not open");
                 }
