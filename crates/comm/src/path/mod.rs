@@ -10,6 +10,7 @@ pub(crate) mod memory;
 pub(crate) mod operators;
 pub(crate) mod patience;
 pub(crate) mod star;
+pub(crate) mod stop;
 pub(crate) mod traffic;
 pub(crate) mod whole;
 

@@ -17,9 +17,9 @@ use super::fabric::FabricJobs;
 use super::hosts::HostJobs;
 use super::mean;
 use super::operators::Operators;
+use super::stop::Stop;
 use crate::call::{copies, is_copy};
 use crate::config::{Config, Fallback};
-use crate::error::CommError;
 use crate::link::Link;
 
 /// How much of each rank's vector is gathered at once for an operator of the job's own, in bytes.
@@ -58,23 +58,6 @@ struct Apart<'a> {
     input_start: u64,
     output: &'a mut [u8],
     output_start: u64,
-}
-
-/// Where a call stops.
-pub(crate) enum Stop {
-    Run(RunError),
-    /// An operator of the job's own has failed, in words.
-    Operator(String),
-    /// The path does not carry the call any more, for this reason.
-    Path(CommError),
-    /// The job cannot go on anywhere.
-    Failed(CommError),
-}
-
-impl From<RunError> for Stop {
-    fn from(error: RunError) -> Self {
-        Stop::Run(error)
-    }
 }
 
 impl Whole {

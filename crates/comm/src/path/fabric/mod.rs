@@ -20,7 +20,7 @@ use fanin_net::Waker;
 use fanin_runtime::{BlockSet, CollectiveCall, RunError, Statistics, Vectors, Watch};
 use fanin_systems::{ExchangeParameters, System};
 
-use super::whole::Stop;
+use super::stop::Stop;
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::{Link, Survival, is_of_the_switch};
