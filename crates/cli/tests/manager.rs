@@ -3,8 +3,8 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::{folder, refused};
-use fanin_comm::{Communicator, Config, Meeting, Notices, Operator};
+use fanin_comm::{CommError, Communicator, Config, Meeting, Notices, Operator};
+use fanin_daemon::FabricClient;
 use fanin_fabric::Fabric;
 
 const FABRIC: &str = r#"
@@ -45,6 +46,12 @@ impl Drop for Process {
 impl Process {
     /// Starts `fanin`, and waits for its first line.
     fn start(folder: &Path, arguments: &[&str]) -> (Process, String) {
+        let (process, lines) = Process::start_with(folder, arguments, 1);
+        (process, lines[0].clone())
+    }
+
+    /// Starts `fanin`, and waits for so many lines.
+    fn start_with(folder: &Path, arguments: &[&str], lines: usize) -> (Process, Vec<String>) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_fanin"))
             .current_dir(folder)
             .args(arguments)
@@ -52,9 +59,8 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        (Process(child), line.trim_end().to_owned())
+        let said = BufReader::new(child.stdout.take().unwrap()).lines().take(lines).collect::<Result<_, _>>().unwrap();
+        (Process(child), said)
     }
 
     fn kill(mut self) {
@@ -191,6 +197,99 @@ fn a_job_survives_the_end_of_its_manager() {
     let told = told.lock().unwrap();
     assert!(told.iter().any(|text| text.contains("the manager of the fabric at") && text.contains("is lost")), "{told:?}");
     assert!(told.iter().any(|text| text.contains("goes on in the fabric without its manager")), "{told:?}");
+}
+
+#[test]
+fn a_manager_that_is_restarted_finds_its_jobs_again() {
+    let mut running = start("manager-again", 4);
+    // Who tells several things at once is told by one of them only.
+    let told: Vec<Arc<Mutex<Vec<String>>>> = (0..WORLD).map(|_| Arc::default()).collect();
+    let notices = |rank: u32| {
+        let tell = told[rank as usize].clone();
+        Notices::to(move |text| tell.lock().unwrap().push(text.to_owned()))
+    };
+    let (ready, found) = (Arc::new(Barrier::new(WORLD as usize + 1)), Arc::new(AtomicBool::new(false)));
+    let sum = |comm: &Communicator| -> Result<(), CommError> {
+        let mut vector = vec![comm.rank() as f32; 10_000];
+        comm.allreduce(&mut vector, Operator::Sum)?;
+        assert!(vector.iter().all(|sum| *sum == 6.0));
+        comm.barrier()
+    };
+    let config = |config: Config| Config { timeout: Duration::from_secs(30), notices: notices(config.rank), ..config };
+    let ranks: Vec<_> = running
+        .configs(&Notices::default())
+        .into_iter()
+        .map(config)
+        .map(|config| {
+            let (ready, found) = (ready.clone(), found.clone());
+            thread::spawn(move || {
+                let comm = Communicator::join(config).unwrap();
+                sum(&comm).unwrap();
+                ready.wait();
+                while !found.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                sum(&comm).unwrap();
+                ready.wait();
+                if comm.rank() == 2 {
+                    comm.abort("its user has had enough");
+                    return None;
+                }
+                Some((0..100).find_map(|_| sum(&comm).err()).expect("rank 2 is gone"))
+            })
+        })
+        .collect();
+    ready.wait();
+    running.manager.take().unwrap().kill();
+    let arguments = ["manager", "fabric.toml", "--listen", &running.address, "--http", "127.0.0.1:0"];
+    let (manager, lines) = Process::start_with(&running.folder, &arguments, 2);
+    let http = lines[1].split_once("http://").unwrap().1.split_once("/metrics").unwrap().0.to_owned();
+    let has_found = |told: &Arc<Mutex<Vec<String>>>| told.lock().unwrap().iter().any(|text| text.contains("has found the job again"));
+    for _ in 0..2_000 {
+        if told.iter().all(has_found) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(told.iter().all(has_found), "{told:?}");
+    let metrics = get(&http);
+    assert!(metrics.contains("job=\"default\"") && metrics.contains("job=\"default/barrier/u8-max\""), "{metrics}");
+    // A job of the new manager beside it.
+    let others = running.configs(&Notices::default()).into_iter().map(config).map(|config| {
+        thread::spawn(move || {
+            let comm = Communicator::join(Config { job: "second".into(), ..config }).unwrap();
+            sum(&comm).unwrap();
+        })
+    });
+    others.collect::<Vec<_>>().into_iter().for_each(|rank| rank.join().unwrap());
+    found.store(true, Ordering::Relaxed);
+    ready.wait();
+    for error in ranks.into_iter().filter_map(|rank| rank.join().unwrap()) {
+        assert_eq!(error.suspect_rank(), Some(2), "{error}");
+    }
+    // What the first manager has begun, the second one ends.
+    let fabric = Fabric::parse("test", &fs::read_to_string(running.folder.join("fabric.toml")).unwrap()).unwrap();
+    let jobs = || -> usize {
+        let of = |name| FabricClient::connect(fabric.node(fabric.node_named(name).unwrap()).address, Duration::from_secs(30)).unwrap();
+        ["leaf0", "leaf1", "spine0", "spine1"].map(|name| of(name).status().unwrap().jobs.len()).iter().sum()
+    };
+    for _ in 0..2_000 {
+        if jobs() == 0 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(jobs(), 0);
+    drop(manager);
+}
+
+/// What is served there.
+fn get(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: manager\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 #[test]

@@ -1,4 +1,10 @@
 //! The control connection of a running job: tells the switch that this rank is alive and what it is doing, and hears why a job has failed.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `fabric` | what a job over a fabric does without its manager, and where the fabric does not carry it any more |
+
+mod fabric;
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -16,7 +22,7 @@ use fanin_daemon::DaemonHandle;
 use fanin_net::Waker;
 
 use crate::call::Progress;
-use crate::config::{Config, Notices};
+use crate::config::{Config, Interrupt, Notices};
 use crate::error::CommError;
 use crate::lock::locked;
 use crate::meeting::{self, Knock, Place};
@@ -41,8 +47,6 @@ const HOSTS_AFTER: Duration = Duration::from_secs(3);
 
 /// How often a lost switch is tried again, and how often it is looked whether a call has taken the job up again.
 const RETRY: Duration = Duration::from_millis(20);
-/// How often a lost manager of a fabric that carries the job without it is looked for at last.
-const MANAGER_LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// What becomes of a job whose switch is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +88,7 @@ pub(crate) fn is_of_the_switch(error: &CommError) -> bool {
 /// What is needed to find the switch again.
 struct Ticket {
     join: Join,
-    instance: u64,
+    admitted: Admitted,
     switch_instance: u64,
 }
 
@@ -152,12 +156,12 @@ pub(crate) struct Link {
     /// Takes the job up again if no call runs.
     idle: OnceLock<Idle>,
     /// Another life of the switch has answered: whoever has the engine takes the job up again.
-    restarted: AtomicBool,
+    restarted: Arc<AtomicBool>,
     /// The connection on which that was done, for the control thread.
     fresh: Mutex<Option<(TcpStream, ClientSession)>>,
     writer: Mutex<TcpStream>,
     /// Set with `failure`, so that waiting loops need no lock.
-    failed: AtomicBool,
+    failed: Arc<AtomicBool>,
     failure: Mutex<Option<CommError>>,
     closing: AtomicBool,
     /// What the rank is doing.
@@ -200,16 +204,16 @@ impl Link {
             standby: Mutex::new(None),
             standby_at: Mutex::new(None),
             gone_on: AtomicU32::new(0),
-            by_hosts: Mutex::new(admitted.by_hosts),
+            by_hosts: Mutex::new(admitted.by_hosts.clone()),
             stopped: Mutex::new(None),
             looked: Mutex::new(None),
             lost: Mutex::new(None),
-            ticket: Mutex::new(Ticket { join, instance: admitted.instance, switch_instance }),
+            ticket: Mutex::new(Ticket { join, admitted, switch_instance }),
             idle: OnceLock::new(),
-            restarted: AtomicBool::new(false),
+            restarted: Arc::default(),
             fresh: Mutex::new(None),
             writer: Mutex::new(stream.try_clone().map_err(broken)?),
-            failed: AtomicBool::new(false),
+            failed: Arc::default(),
             failure: Mutex::new(None),
             closing: AtomicBool::new(false),
             current: Mutex::new(CallDescription::idle(0)),
@@ -260,7 +264,8 @@ impl Link {
         let Opened { stream, session, join, admitted } = opened;
         let switch_instance = session.switch().map_or(0, |hello| hello.switch_instance);
         let is_home = self.is_home();
-        *locked(&self.ticket) = Ticket { join, instance: admitted.instance, switch_instance };
+        let by_hosts = admitted.by_hosts.clone();
+        *locked(&self.ticket) = Ticket { join, admitted, switch_instance };
         if let Ok(writer) = stream.try_clone() {
             *locked(&self.writer) = writer;
         }
@@ -273,8 +278,8 @@ impl Link {
         {
             self.keep_standby(stream);
         }
-        let before = std::mem::replace(&mut *locked(&self.by_hosts), admitted.by_hosts.clone());
-        let goes_on = match (before, &admitted.by_hosts) {
+        let before = std::mem::replace(&mut *locked(&self.by_hosts), by_hosts.clone());
+        let goes_on = match (before, &by_hosts) {
             // It has been said.
             (Some(before), Some(now)) if before == *now => return,
             (_, Some(why)) => format!("by hosts alone, since {why}"),
@@ -300,6 +305,12 @@ impl Link {
     #[inline]
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
+    }
+
+    /// Ends waiting for other ranks where the user wants it, where the job has failed, or where it goes on elsewhere.
+    pub(crate) fn interrupts(&self, user: &Interrupt) -> Interrupt {
+        let (user, failed, restarted) = (user.clone(), self.failed.clone(), self.restarted.clone());
+        Interrupt::when(move || user.is_wanted() || failed.load(Ordering::Acquire) || restarted.load(Ordering::Acquire))
     }
 
     /// Why the job has failed, if it has.
@@ -446,7 +457,7 @@ impl Link {
                     self.go_by_hosts_at_home(why);
                     self.await_resumption()
                 }
-                End::Lost(why) if self.is_over_fabric() => self.go_without_manager(&why),
+                End::Lost(why) if self.survival == Survival::Fabric || self.is_over_fabric() => self.go_without_manager(&why),
                 End::Lost(why) => self.find_again(&why),
             };
             match found {
@@ -562,52 +573,6 @@ impl Link {
         None
     }
 
-    /// Whether the job's vectors go over a fabric, which hosts can do without.
-    fn is_over_fabric(&self) -> bool {
-        self.survival == Survival::FabricOrHosts && self.is_home() && self.place().by_hosts == self.home_by_hosts
-    }
-
-    /// Whether hosts may go on by themselves where the fabric does not carry the job.
-    pub(crate) fn may_go_by_hosts(&self) -> bool {
-        self.survival == Survival::FabricOrHosts
-    }
-
-    /// Hosts meet at the manager, which is there, and sum by themselves.
-    fn go_by_hosts_at_home(&self, why: String) {
-        *locked(&self.place) = Place { address: self.home, runner: self.home_runner.clone(), by_hosts: ByHosts::Only(why) };
-    }
-
-    /// The manager is lost, and the fabric carries the job without it. Where that ends, hosts go on without both.
-    fn go_without_manager(&self, why: &Loss) -> Option<(TcpStream, ClientSession)> {
-        if self.is_over() {
-            return None;
-        }
-        let lost = self.home_runner.lost(self.home, why);
-        *locked(&self.lost) = Some(lost.clone());
-        self.notices.tell(&format!("job {:?}: {lost}; it goes on in the fabric without its manager", self.job));
-        let (begun, mut looked, mut pause) = (Instant::now(), None::<Instant>, RETRY);
-        while !self.is_over() {
-            if looked.is_none_or(|looked| looked.elapsed() >= pause) {
-                (looked, pause) = (Some(Instant::now()), (pause * 2).min(MANAGER_LOOK_MAX));
-                let known = locked(&self.ticket).switch_instance;
-                if let Ok(knock) = meeting::knock(self.home, STANDBY_KNOCK_LIMIT)
-                    && knock.switch_instance == known
-                    && let Some(found) = self.attach(knock)
-                {
-                    *locked(&self.lost) = None;
-                    return Some(found);
-                }
-            }
-            // Rank 0 decides it, once it waits in vain itself.
-            let waits = self.rank != 0 || Duration::from_millis(self.stalled_ms.load(Ordering::Relaxed)) >= self.hosts_after();
-            if waits && self.goes_by_hosts(begun, &format!("nothing moves in the fabric, and {lost}")) {
-                return self.await_resumption();
-            }
-            thread::sleep(TICK);
-        }
-        None
-    }
-
     /// Whether the job is at its switch.
     fn is_home(&self) -> bool {
         self.switch() == self.home
@@ -713,7 +678,7 @@ impl Link {
         let Knock { mut stream, session, .. } = knock;
         let join = {
             let ticket = locked(&self.ticket);
-            Join { attach: Some(Attach { instance: ticket.instance }), ..ticket.join.clone() }
+            Join { attach: Some(Attach { instance: ticket.admitted.instance }), ..ticket.join.clone() }
         };
         stream.write_all(&encode(&ClientMessage::Join(Box::new(join)))).ok()?;
         *locked(&self.writer) = stream.try_clone().ok()?;

@@ -361,6 +361,7 @@ fn request(config: &Config, wanted: Wanted, data: SocketAddr, switch: SocketAddr
         operators: config.operators.iter().map(|operator| wish(config, operator)).collect(),
         attach: None,
         resume: None,
+        adopt: None,
         by_hosts: if may_fall_back(config, wanted) { ByHosts::WhereFull } else { ByHosts::Never },
     }
 }

@@ -71,9 +71,9 @@ fn there_and_back(running: &mut Running, system: &str, lose: impl Fn(&mut Runnin
     println!("{system}: longest round by turn: {:?}", longest[0]);
     let texts = told.lock().unwrap().clone();
     let count = |part: &str| texts.iter().filter(|text| text.contains(part)).count();
-    // A job that could not be sent back says so once more.
+    // A job that could not be sent back, or that a busy machine holds up for seconds, says so once more.
     assert!(count("goes on by hosts alone, since") >= WORLD as usize, "{texts:?}");
-    assert_eq!(count("goes on over the fabric that is managed at"), WORLD as usize, "{texts:?}");
+    assert!(count("goes on over the fabric that is managed at") >= WORLD as usize, "{texts:?}");
     told
 }
 
@@ -242,6 +242,36 @@ fn ranks_that_need_not_wait_for_one_another_go_on_from_the_same_call() {
         ranks.join().unwrap();
         running.start_switch("leaf0");
     }
+}
+
+#[test]
+fn shares_of_a_reduction_are_summed_by_hosts_in_the_middle_of_a_call() {
+    const SHARE: usize = 400_000;
+    let mut running = Running::start(FaultPlan::default());
+    let (configs, _) = running.configs("shares", Some("tree"));
+    let (begun, all_done) = (Arc::new(AtomicU32::new(0)), Arc::new(Barrier::new(WORLD as usize)));
+    let counted = begun.clone();
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            let input: Vec<f32> = vector(comm.rank(), SHARE * WORLD as usize);
+            let mut own = vec![0.0f32; SHARE];
+            // Nothing else runs, so that the leaf goes while this does.
+            for _ in 0..3 {
+                comm.reduce_scatter(&input, &mut own, Operator::Sum).unwrap();
+                let first = comm.rank() as usize * SHARE;
+                assert!((0..SHARE).all(|index| own[index] == sum::<f32>(first + index)));
+                own.fill(0.0);
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            assert!(by_hosts(&comm).is_some());
+            all_done.wait();
+        })
+    });
+    while begun.load(Ordering::Relaxed) < WORLD && !ranks.is_finished() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.kill_switch("leaf1");
+    ranks.join().unwrap();
 }
 
 #[test]

@@ -214,6 +214,10 @@ pub struct Join {
     /// The rank has been part of a job whose switch is gone, and wants to go on with it. Where both are given and the switch knows the
     /// instance in `attach`, this is ignored.
     pub resume: Option<ResumeState>,
+    /// What the rank was admitted to by an earlier life of a fabric's manager, for one that knows nothing of the job that `attach` names; the
+    /// job runs, and goes on as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopt: Option<Box<Admitted>>,
     /// Whether hosts may sum by themselves; the same at all ranks.
     #[serde(default, skip_serializing_if = "ByHosts::is_never")]
     pub by_hosts: ByHosts,

@@ -242,6 +242,7 @@ impl Service {
                 }
                 Action::Close(connection) => drop(self.outboxes.remove(&connection)),
                 Action::OpenJob(open) if self.switches.is_some() => self.begin_in_fabric(&open),
+                Action::AdoptJob(open) => self.adopt_in_fabric(&open),
                 Action::OpenJob(open) if open.operators.is_empty() => self.open_job(&open, &[]),
                 Action::OpenJob(open) => self.compile(open),
                 Action::CloseJob { job_id } => {
@@ -310,12 +311,22 @@ impl Service {
         }
     }
 
+    /// All switches of the fabric have a job of an earlier manager, which is looked after from now on.
+    fn adopt_in_fabric(&mut self, open: &OpenJob) {
+        let Some(switches) = &self.switches else { return };
+        match switches.hosts(&open.nodes) {
+            Ok(hosts) => switches.adopt(&JobAnnouncement::of_ranks(&open.into(), open.op, hosts)),
+            Err(text) => self.jobs.on_broken(open.job_id, &text),
+        }
+    }
+
     fn on_seen(&mut self, seen: Seen) {
         match seen {
             Seen::Answers(switch, answers) => {
                 tracing::warn!(switch, answers, "a switch of the fabric");
                 self.jobs.on_fabric_switch(self.now_ms(), &switch, answers);
             }
+            Seen::Jobs(switch, jobs) => self.jobs.on_fabric_jobs(&switch, jobs),
             Seen::Refuses(job_id, text) => self.jobs.on_fabric_refusal(job_id, text),
         }
     }

@@ -19,8 +19,9 @@ use super::fabric::FabricJobs;
 use super::hosts::HostJobs;
 use super::patience::Patience;
 use super::star::{broken, node};
+use super::stop;
 use super::traffic::Traffic;
-use super::whole::{self, Asked, Jobs, Whole};
+use super::whole::{Asked, Jobs, Whole};
 use crate::call::{Blocks, Buffers, Call, is_copy};
 use crate::config::Config;
 use crate::error::CommError;
@@ -198,13 +199,13 @@ impl DatagramPath {
         let result = match &mut self.sums {
             Sums::Switch(driver) => driver.collective(what, vectors, (&mut self.delivered, first), goes_on),
             Sums::Whole(whole) => match whole.collective(Asked { what, custom: call.custom, link }, vectors, &mut goes_on) {
-                Err(whole::Stop::Operator(text)) => {
+                Err(stop::Stop::Operator(text)) => {
                     let rank = Some(self.config.rank);
                     return Err(Stop::Failed(link.fail(link.failed_with(text, rank, Some(FailureKind::Operator)))));
                 }
-                Err(whole::Stop::Failed(error)) => return Err(Stop::Failed(link.failure().unwrap_or_else(|| link.fail(error)))),
-                Err(whole::Stop::Path(why)) => return Err(self.verdict(link, patience).unwrap_or_else(|| Stop::Failed(link.fail(why)))),
-                Err(whole::Stop::Run(error)) => Err(error),
+                Err(stop::Stop::Failed(error)) => return Err(Stop::Failed(link.failure().unwrap_or_else(|| link.fail(error)))),
+                Err(stop::Stop::Path(why)) => return Err(self.verdict(link, patience).unwrap_or_else(|| Stop::Failed(link.fail(why)))),
+                Err(stop::Stop::Run(error)) => Err(error),
                 Ok(()) => Ok(()),
             },
         };

@@ -15,7 +15,7 @@ use fanin_systems::{ExchangeParameters, RingParameters, System};
 
 use super::fabric::port::HostPort;
 use super::star::node;
-use super::whole::Stop;
+use super::stop::Stop;
 use crate::call::copies;
 use crate::config::Config;
 use crate::error::CommError;

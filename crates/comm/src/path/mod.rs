@@ -11,6 +11,7 @@ pub(crate) mod memory;
 pub(crate) mod operators;
 pub(crate) mod patience;
 pub(crate) mod star;
+pub(crate) mod stop;
 pub(crate) mod traffic;
 pub(crate) mod whole;
 

@@ -17,9 +17,9 @@ use super::fabric::FabricJobs;
 use super::hosts::HostJobs;
 use super::mean;
 use super::operators::Operators;
+use super::stop::Stop;
 use crate::call::{copies, is_copy};
 use crate::config::{Config, Fallback};
-use crate::error::CommError;
 use crate::link::Link;
 
 /// How much of each rank's vector is gathered at once for an operator of the job's own, in bytes.
@@ -58,23 +58,6 @@ struct Apart<'a> {
     input_start: u64,
     output: &'a mut [u8],
     output_start: u64,
-}
-
-/// Where a call stops.
-pub(crate) enum Stop {
-    Run(RunError),
-    /// An operator of the job's own has failed, in words.
-    Operator(String),
-    /// The path does not carry the call any more, for this reason.
-    Path(CommError),
-    /// The job cannot go on anywhere.
-    Failed(CommError),
-}
-
-impl From<RunError> for Stop {
-    fn from(error: RunError) -> Self {
-        Stop::Run(error)
-    }
 }
 
 impl Whole {
@@ -163,8 +146,8 @@ impl Whole {
         let Apart { input, input_start, output, output_start } = vectors;
         let scale = if is_copy(kind) { u64::from(asked_bytes) } else { 1 };
         let (input_start, output_start) = (input_start * scale, output_start * scale);
-        if kind == CollectiveKind::ReduceScatter && output.len() < input.len() {
-            // Hosts add up others' shares on the way, for which a rank's own share has no room.
+        if !is_copy(kind) && output.len() < input.len() {
+            // Hosts add up on the way what others get, for which a rank's own share, or nothing, has no room.
             let mut sums = std::mem::take(&mut self.sums);
             sums.resize(input.len(), 0);
             let result = self.run(

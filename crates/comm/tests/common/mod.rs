@@ -62,5 +62,8 @@ pub fn at_all<R: Send + 'static>(
 
 /// As [`at_all`], where joining must succeed.
 pub fn run<R: Send + 'static>(configs: Vec<Config>, act: impl Fn(Communicator) -> R + Send + Sync + 'static) -> Vec<R> {
-    at_all(configs, act).into_iter().map(|result| result.expect("joined")).collect()
+    let results = at_all(configs, act);
+    let errors: Vec<String> = results.iter().filter_map(|result| result.as_ref().err().map(ToString::to_string)).collect();
+    assert!(errors.is_empty(), "not joined: {errors:?}");
+    results.into_iter().flatten().collect()
 }

@@ -282,6 +282,7 @@ mod tests {
             operators: Vec::new(),
             attach: None,
             resume: None,
+            adopt: None,
             by_hosts: ByHosts::Never,
         }
     }

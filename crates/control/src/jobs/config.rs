@@ -115,6 +115,8 @@ pub enum Action {
     Close(ConnectionId),
     /// Open a socket for a job and run its switch node, then call [`Jobs::on_opened`](super::Jobs::on_opened).
     OpenJob(Box<OpenJob>),
+    /// A job of an earlier manager of the fabric runs at its switches, which are to be looked after from now on.
+    AdoptJob(Box<OpenJob>),
     /// End a job's node and close its socket.
     CloseJob {
         /// [`OpenJob::job_id`].

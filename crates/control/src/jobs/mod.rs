@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`config`] | limits; what the driver is asked to do |
 //! | [`admission`] | whether a rank may join |
+//! | `adoption` | jobs that run in a fabric whose manager was restarted |
 //! | `job` | one job and its ranks |
 //! | `room` | what a switch has room for, and in whose hands it is |
 //! | `life` | from the last rank's arrival to the end: opening, starting, failing, draining |
@@ -23,6 +24,7 @@
 //! whose ranks go silent comes to an end by [`Jobs::on_tick`] alone.
 
 pub mod admission;
+mod adoption;
 pub mod config;
 mod diagnosis;
 mod job;
@@ -31,7 +33,7 @@ mod room;
 mod stall;
 mod text;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use fanin_core::hash::derive;
@@ -112,6 +114,8 @@ pub struct Jobs {
     draining_until_ms: Option<u64>,
     /// Switches of the fabric that do not answer their manager, and since when.
     gone_switches: BTreeMap<String, u64>,
+    /// Numbers of jobs that switches of the fabric have, by switch: also of those of an earlier manager.
+    at_switches: BTreeMap<String, BTreeSet<u16>>,
     /// How often jobs have been sent back to the fabric, by name.
     returns: BTreeMap<String, u32>,
 }
@@ -136,6 +140,7 @@ impl Jobs {
             alive_sequence: 0,
             draining_until_ms: None,
             gone_switches: BTreeMap::new(),
+            at_switches: BTreeMap::new(),
             returns: BTreeMap::new(),
         }
     }
@@ -291,6 +296,12 @@ impl Jobs {
                 self.actions.push_back(Action::Send(connection, SwitchMessage::Failed(failed)));
                 return self.close(connection);
             }
+            if let Some(adopt) = join.adopt.clone().filter(|_| self.config.fabric.is_some()) {
+                return match self.adopt(now_ms, &join, &adopt, peer, local) {
+                    Ok(job_id) => self.attach(connection, job_id, &join, peer, local),
+                    Err(text) => self.refuse(connection, Refusal::UnknownInstance, text),
+                };
+            }
             if join.resume.is_none() {
                 let text =
                     format!("there is no job instance {:016x} here: the switch was restarted, or the job has ended", attach.instance);
@@ -406,7 +417,8 @@ impl Jobs {
         for _ in 0..=u16::MAX {
             let id = self.next_job_id;
             self.next_job_id = self.next_job_id.wrapping_add(1).max(1);
-            if !self.jobs.contains_key(&id) {
+            let at_switches = self.at_switches.values().any(|jobs| jobs.contains(&id));
+            if !self.jobs.contains_key(&id) && !at_switches {
                 return Some(id);
             }
         }

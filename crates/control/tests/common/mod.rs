@@ -39,6 +39,7 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         operators: Vec::new(),
         attach: None,
         resume: None,
+        adopt: None,
         by_hosts: ByHosts::Never,
     }
 }
@@ -135,6 +136,10 @@ impl Switch {
                     let result = if self.out_of_sockets { Err("too many open files".into()) } else { Ok(7_000 + job_id % 1_000) };
                     assert!(self.sockets.insert(job_id, *open).is_none(), "job {job_id} is opened twice");
                     self.jobs.on_opened(self.now_ms, job_id, result);
+                }
+                Action::AdoptJob(open) => {
+                    let job_id = open.job_id;
+                    assert!(self.sockets.insert(job_id, *open).is_none(), "job {job_id} is adopted twice");
                 }
                 Action::CloseJob { job_id } => {
                     assert!(self.sockets.remove(&job_id).is_some(), "job {job_id} is closed and was not open");

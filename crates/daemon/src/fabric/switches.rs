@@ -30,6 +30,8 @@ pub(crate) enum Seen {
     Answers(String, bool),
     /// A switch that was restarted does not take a job that runs, for this reason.
     Refuses(u16, String),
+    /// By name: which jobs a switch has.
+    Jobs(String, BTreeSet<u16>),
 }
 
 /// Is told what is seen.
@@ -41,6 +43,8 @@ type Links = Mutex<BTreeMap<NodeId, Vec<String>>>;
 /// What the thread of a switch is to do.
 enum Order {
     Begin(Box<JobAnnouncement>, Arc<Beginning>),
+    /// A job runs that an earlier manager has begun.
+    Adopt(Box<JobAnnouncement>),
     End(u16),
 }
 
@@ -95,6 +99,7 @@ impl Switches {
                 answers: true,
                 observe,
                 links: links.clone(),
+                has: BTreeSet::new(),
                 asks_all: asks_all.clone(),
             };
             thread::Builder::new().name(format!("fanin-to-{}", fabric.name(NodeId(number)))).spawn(move || switch.serve(&told))?;
@@ -175,6 +180,14 @@ impl Switches {
         }
     }
 
+    /// Looks after a job that an earlier manager has begun, and that its switches have.
+    pub(crate) fn adopt(&self, job: &JobAnnouncement) {
+        for orders in &self.orders {
+            // A thread that has gone looks after nothing.
+            let _ = orders.send(Order::Adopt(Box::new(job.clone())));
+        }
+    }
+
     /// Tells all switches that a job is over.
     pub(crate) fn end(&self, job: u16) {
         for orders in &self.orders {
@@ -197,17 +210,24 @@ struct Switch {
     answers: bool,
     observe: Observer,
     links: Arc<Links>,
+    /// The jobs that it had when it was last asked.
+    has: BTreeSet<u16>,
     asks_all: Arc<AtomicBool>,
 }
 
 impl Switch {
     fn serve(mut self, orders: &Receiver<Order>) {
+        // It may have jobs of an earlier manager, or not be there yet.
+        if self.connected().is_ok() {
+            self.ask_how_it_is();
+        }
         loop {
             match orders.recv_timeout(LOOK_INTERVAL) {
                 Ok(Order::Begin(job, beginning)) => {
                     let refused = self.begin(job).err();
                     beginning.answered(refused);
                 }
+                Ok(Order::Adopt(job)) => self.adopt(job),
                 Ok(Order::End(job)) => self.end(job),
                 Err(RecvTimeoutError::Timeout) => self.look(),
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -278,6 +298,31 @@ impl Switch {
         Ok(())
     }
 
+    /// The switch has the job, unless it was restarted as well.
+    fn adopt(&mut self, job: Box<JobAnnouncement>) {
+        self.ask_how_it_is();
+        if self.has.contains(&job.job) {
+            self.jobs.insert(job.job, (job, true));
+            return;
+        }
+        match self.ask(|client| client.announce(&job)) {
+            Ok(true) => drop(self.jobs.insert(job.job, (job, true))),
+            Ok(false) => {}
+            Err(FabricClientError::Connection { source, .. }) => {
+                tracing::warn!(switch = self.name(), job = job.job, %source, "the switch does not answer; it is told of the job when it does");
+                self.client = None;
+                self.jobs.insert(job.job, (job, false));
+            }
+            Err(error) => {
+                tracing::error!(switch = self.name(), job = job.job, %error, "a job of an earlier manager is not taken");
+                if !job.system.goes_on_without_switches() {
+                    let text = format!("{} does not take the job again: {error}", self.fabric.name(self.node));
+                    (self.observe)(Seen::Refuses(job.job, text));
+                }
+            }
+        }
+    }
+
     fn end(&mut self, job: u16) {
         if self.jobs.remove(&job).is_some()
             && let Err(error) = self.ask(|client| client.end(job))
@@ -291,8 +336,17 @@ impl Switch {
         if self.jobs.is_empty() && !self.asks_all.load(Ordering::Relaxed) {
             return;
         }
+        self.ask_how_it_is();
+    }
+
+    fn ask_how_it_is(&mut self) {
         match self.ask(FabricClient::status) {
             Ok(status) => {
+                let has: BTreeSet<u16> = status.jobs.iter().map(|job| job.job).collect();
+                if has != self.has {
+                    self.has.clone_from(&has);
+                    (self.observe)(Seen::Jobs(self.fabric.name(self.node).to_owned(), has));
+                }
                 let up = status.ports.into_iter().filter(fanin_control::fabric::PortStatus::is_up).map(|port| port.peer).collect();
                 self.links.lock().unwrap_or_else(PoisonError::into_inner).insert(self.node, up);
             }

@@ -54,6 +54,7 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         operators: Vec::new(),
         attach: None,
         resume: None,
+        adopt: None,
         by_hosts: ByHosts::Never,
     }
 }

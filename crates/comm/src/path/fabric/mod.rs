@@ -20,7 +20,7 @@ use fanin_net::Waker;
 use fanin_runtime::{BlockSet, CollectiveCall, RunError, Statistics, Vectors, Watch};
 use fanin_systems::{ExchangeParameters, System};
 
-use super::whole::Stop;
+use super::stop::Stop;
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::{Link, Survival, is_of_the_switch};
@@ -144,8 +144,12 @@ impl FabricJobs {
                 let text = format!("a {} of {} cannot begin: {lost}", key.kind, what.op.dtype);
                 return Err(Stop::Path(link.failed_with(text, None, None)));
             }
-            let job = self.open(key, what.kind, what.op);
-            let job = job.map_err(|error| if is_of_the_switch(&error) { Stop::Path(error) } else { Stop::Failed(error) })?;
+            let job = self.open(key, what.kind, what.op, link).map_err(|error| match error {
+                // Other ranks may not come any more.
+                _ if link.was_restarted() || link.has_failed() => Stop::Run(RunError::Stopped),
+                error if is_of_the_switch(&error) => Stop::Path(error),
+                error => Stop::Failed(error),
+            })?;
             self.jobs.insert(key, job);
         }
         let job = &self.jobs[&key];
@@ -161,9 +165,11 @@ impl FabricJobs {
     }
 
     /// Joins one more job of the communicator.
-    fn open(&self, key: Key, kind: CollectiveKind, op: ElementOp) -> Result<FabricJob, CommError> {
+    fn open(&self, key: Key, kind: CollectiveKind, op: ElementOp, link: &Link) -> Result<FabricJob, CommError> {
         let Key { kind: name, dtype, operator } = key;
-        let config = Config { job: format!("{}/{name}/{dtype}-{operator}{}", self.config.job, self.suffix), ..self.config.clone() };
+        let interrupt = link.interrupts(&self.config.interrupt);
+        let config =
+            Config { interrupt, job: format!("{}/{name}/{dtype}-{operator}{}", self.config.job, self.suffix), ..self.config.clone() };
         let wanted = Wanted { system: self.system_for(kind), op, switch_instance: None };
         let enter = |place: &Place, admitted: &Admitted, op| enter(&config, place, admitted, op);
         // The communicator's own job knows who is gone.
