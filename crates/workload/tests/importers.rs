@@ -327,23 +327,6 @@ fn chakra_is_read_in_the_order_of_its_dependencies() {
     assert_eq!(found.workload.programs.len(), 2);
 }
 
-/// Numbers where others write texts or truth, and dimensions of a network that a trace does not have.
-#[test]
-fn attributes_of_chakra_may_be_of_other_types() {
-    let dims = part(10, &[part(1, b"involved_dim"), part(28, &[number(1, 1), number(1, 0)].concat())].concat());
-    let sum = chakra(7, &[attribute("comm_type", 9, 0), attribute("comm_size", 9, 64), attribute("pg_name", 9, 2), dims]);
-    let cpu = [number(1, 7), part(2, b"load"), number(3, 4), number(7, 5), attribute("is_cpu_op", 7, 1)].concat();
-    let cpu: Vec<u8> =
-        [part(1, b"0.0.4"), cpu].iter().flat_map(|message| [varint(message.len() as u64), message.clone()].concat()).collect();
-    let mut files = vec![input("g.2.et.gz", &cpu), input("g.3.et.gz", &cpu)];
-    files.extend((0..2).map(|rank| input(&format!("g.{rank}.et.gz"), &sum)));
-    files.push(input("groups.json", br#"{"2": [0, 1]}"#));
-    let (found, summary) = taken(&files, Format::Chakra);
-    assert_eq!((summary.ranks, summary.collectives[0].group.as_str(), summary.collectives[0].in_all), (4, "2", 1));
-    assert_eq!(found.workload.programs[1].nodes[0].stream.as_deref(), Some("cpu"));
-    assert!(found.report.assumed.iter().any(|one| one.starts_with("involved_dim does not count")), "{:?}", found.report);
-}
-
 /// As converters of PyTorch's traces write process groups: Python's text of a list with a text of JSON, and no ranks of the group of all.
 #[test]
 fn process_groups_within_chakra_are_read() {
