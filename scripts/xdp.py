@@ -183,7 +183,8 @@ def check() -> None:
                 rows, seen = run(net, *options)
             wrong = sum(row["wrong"] for row in rows)
             here = max(series(seen, "fanin_switch_job_in_kernel").values(), default=None)
-            up = {key.split('reason="')[1].split('"')[0]: int(value) for key, value in series(seen, "fanin_switch_job_passed_up_frames_total").items()}
+            passed = series(seen, "fanin_switch_job_passed_up_frames_total")
+            up = {key.split('reason="')[1].split('"')[0]: int(value) for key, value in passed.items()}
             again = sum(series(seen, "fanin_switch_retransmitted_packets_total").values())
             times = ", ".join(f"{row['size_bytes']} B {row['time_us']:.0f} us" for row in rows)
             print(f"{what}: {wrong} wrong, {times}; seen in the kernel: {here}, up: {up}, sent again: {again:.0f}", flush=True)
@@ -232,8 +233,10 @@ def bench(rounds: int, ranks: int) -> None:
                     ranks_cpu = row["cpu_s_per_gib"] * row["size_bytes"] / 2**30 * row["iterations"]
                     again = sum(series(seen, "fanin_switch_retransmitted_packets_total").values())
                     cpu = seen["process_cpu_seconds_total"] - before
-                    found.setdefault((name, who), []).append((row["time_us"], ranks_cpu / packets * 1e6, cpu / packets * 1e6, again / packets * 100))
-    print(f"{ranks} ranks, {rounds} rounds, medians; processor time in us a contribution, of ranks (with what the kernel does for them) and the switch's process")
+                    values = (row["time_us"], ranks_cpu / packets * 1e6, cpu / packets * 1e6, again / packets * 100)
+                    found.setdefault((name, who), []).append(values)
+    print(f"{ranks} ranks, {rounds} rounds, medians; processor time in us a contribution:")
+    print("of ranks, with what the kernel does in their time, and of the switch's process")
     for (name, who), runs in found.items():
         time_us, ranks_cpu, cpu, again = (statistics.median(values) for values in zip(*runs, strict=True))
         print(f"{name} {who:29}: {time_us:9.0f} us a call; ranks {ranks_cpu:6.2f}, switch {cpu:6.2f}; {again:.2f} % sent again")
