@@ -180,22 +180,3 @@ fn a_missing_or_stale_record_is_told_with_the_command_that_makes_it() {
     assert_eq!(wrong_of("paper", &[none]), [format!("paper/fig1: no full run is recorded: {command}")]);
     assert_eq!(wrong_of("paper", &[stale]), [format!("paper/fig1: what is recorded is of another plan or other claims: {command}")]);
 }
-
-/// A2TP's Fig. 8 takes the time of an iteration from what `fig08_iterations` gave: a change there must be copied.
-#[test]
-fn the_time_to_accuracy_is_by_iterations_as_they_were_simulated() {
-    let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/a2tp");
-    let plan = std::fs::read_to_string(figures.join("fig08/plan.toml")).expect("a plan");
-    let iteration_us = |series: &str| -> f64 {
-        let (_, rest) = plan.split_once(&format!("name = \"{series}\"")).expect("the series");
-        let (_, number) = rest.split_once("\"model.iteration_us\" = ").expect("its time of an iteration");
-        number.split_once(' ').expect("more of the line").0.parse().expect("a number")
-    };
-    let record = std::fs::read(figures.join("fig08_iterations/verdicts.json")).expect("a record");
-    let record: Value = serde_json::from_slice(&record).expect("JSON");
-    for (claim, other) in [("switchml-vgg16", "SwitchML, VGG16"), ("atp-vgg16", "ATP, VGG16")] {
-        let row = record["claims"].as_array().expect("claims").iter().find(|row| row["id"] == claim).expect("the claim");
-        let (simulated, copied) = (row["measured"].as_f64().expect("a ratio"), iteration_us("A2TP, VGG16") / iteration_us(other));
-        assert!((copied / simulated - 1.0).abs() < 0.01, "{other}: {copied} in the plan, {simulated} simulated");
-    }
-}
