@@ -143,7 +143,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "pattern = \"uniform\"\nrto_min = \"1ms\"",
         "plan.toml:15: traffic[0].rto_min = \"1ms\": expected no such key without congestion = \"dctcp\"",
     ),
-    ("load = 0.5", "congestion = \"dctcp\"\nrto_min = \"0us\"", "plan.toml:17: traffic[0].rto_min = \"0us\": expected more than 0 s"),
+    ("load = 0.5", "congestion = \"dctcp\"\nrto_min = \"0us\"", "plan.toml:17: traffic[0].rto_min = 0 ps: expected more than 0 s"),
     ("pattern = \"uniform\"", "pattern = \"incast\"\nreceivers = 4", "plan.toml:15: traffic[0].receivers = 4: expected 1 to 3 receivers"),
     (
         "anti_replay = true",
