@@ -23,6 +23,7 @@ from pathlib import Path
 
 import clean_install
 import ns3
+import packages
 import rdma
 import torch_tests
 
@@ -51,13 +52,17 @@ def needs_traces() -> str | None:
     return None if os.environ.get("FANIN_TRACES") else "FANIN_TRACES names no folder that holds the public traces"
 
 
+def has_kernel_compiler() -> bool:
+    """Whether programs for the kernel can be compiled and loaded here."""
+    if any(shutil.which(name) is None for name in ("clang", "ip", "tc", "pkg-config")):
+        return False
+    return subprocess.run(["pkg-config", "--exists", "libelf", "zlib"], capture_output=True, check=False).returncode == 0
+
+
 def needs_xdp() -> str | None:
-    """The obstacle of the switch in the kernel: root, and what compiles programs for the kernel."""
-    missing = [name for name in ("clang", "ip", "tc", "pkg-config") if shutil.which(name) is None]
-    if missing:
-        return f"{' and '.join(missing)} is not installed: docs/xdp.md says what the feature `xdp` needs"
-    found = subprocess.run(["pkg-config", "--exists", "libelf", "zlib"], capture_output=True, check=False)
-    return needs_root() if found.returncode == 0 else "libelf or zlib is not installed (libelf-dev, zlib1g-dev)"
+    """The obstacle of the switch in the kernel: root, and what compiles programs for the kernel, which is installed where that can be."""
+    reason = needs_root()
+    return reason or packages.missing(["clang", "iproute2", "libelf-dev", "pkg-config", "zlib1g-dev"], has_kernel_compiler)
 
 
 def needs_miri() -> str | None:
