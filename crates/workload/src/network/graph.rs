@@ -1,5 +1,5 @@
 //! networkx's node-link JSON (`networkx.node_link_data`): nodes with `id` and `kind` (`host` or `switch`), links with `source`, `target`, `rate`,
-//! `latency`, `count` and `cost`. Keys have other names as well, see [`KEYS`].
+//! `latency`, `count` and `cost`. Keys have other names as well, see `KEYS`.
 
 use std::collections::BTreeMap;
 
