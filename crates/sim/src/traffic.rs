@@ -324,6 +324,6 @@ mod tests {
         wrong.load = 1.5;
         assert!(wrong.check(0).unwrap_err().to_string().starts_with("traffic[0].load = 1.5"));
         wrong = TrafficConfig { congestion: Some(Congestion::Dctcp { rto_min: Duration::ZERO }), ..config(Pattern::Uniform) };
-        assert_eq!(wrong.check(1).unwrap_err().to_string(), "traffic[1].rto_min = 0 s: expected more than 0 s");
+        assert_eq!(wrong.check(1).unwrap_err().to_string(), "traffic[1].rto_min = 0 ps: expected more than 0 s");
     }
 }
