@@ -216,8 +216,10 @@ class Communicator:
 
     @property
     def transport(self) -> Literal["shm", "udp", "fabric", "shm+fabric", "alone"]:
-        """How vectors travel: to one switch by ``"udp"``, over a ``"fabric"`` of several, where ranks share hosts after ``"shm+fabric"`` in each host;
-        ``"alone"`` where there is only one rank."""
+        """How vectors travel: to one switch by ``"udp"``, over a ``"fabric"`` of several, ``"alone"`` where there is one rank.
+
+        ``"shm+fabric"``: ranks share hosts of a fabric, and sum in shared memory first.
+        """
         return self._native.transport
 
     @property
