@@ -10,7 +10,9 @@ comes when it is over. Exits with 1 if a check fails. Python's standard library 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -59,9 +61,23 @@ def has_kernel_compiler() -> bool:
     return subprocess.run(["pkg-config", "--exists", "libelf", "zlib"], capture_output=True, check=False).returncode == 0
 
 
+def needs_kernel_programs() -> str | None:
+    """The obstacle of programs in the kernel: that it makes no map for this user, as in many containers."""
+    number = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
+    if number is None:
+        return f"nobody has tried it on {platform.machine()}"
+    # BPF_MAP_CREATE of an array (2) of one value: type, bytes of a key, bytes of a value, how many.
+    attributes = (ctypes.c_uint32 * 32)(2, 4, 4, 1)
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(number, 0, ctypes.byref(attributes), ctypes.sizeof(attributes))
+    if descriptor < 0:
+        return f"the kernel makes no BPF map for this user: {os.strerror(ctypes.get_errno())}"
+    os.close(descriptor)
+    return None
+
+
 def needs_xdp() -> str | None:
     """The obstacle of the switch in the kernel: root, and what compiles programs for the kernel, which is installed where that can be."""
-    reason = needs_root()
+    reason = needs_root() or needs_kernel_programs()
     return reason or packages.missing(["clang", "iproute2", "libelf-dev", "pkg-config", "zlib1g-dev"], has_kernel_compiler)
 
 
