@@ -1,5 +1,6 @@
 """Tests of own_crates.py: every crate outside of the workspace is run, and none that is not there."""
 
+import subprocess
 import tomllib
 import unittest
 
@@ -15,6 +16,12 @@ class Tests(unittest.TestCase):
             self.assertEqual((manifest["package"]["name"], manifest["workspace"]), (crate.name, {}))
             self.assertTrue((crate / "Cargo.lock").exists())
             self.assertTrue((crate / "plan.toml").exists())
+
+    def test_lock_files_are_of_what_the_crates_import_now(self):
+        for crate in own_crates.crates():
+            metadata = ["cargo", "metadata", "--locked", "--format-version", "1"]
+            done = subprocess.run(metadata, cwd=crate, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.returncode, 0, f"{crate.name}: {done.stderr} (`cargo metadata` without --locked writes it)")
 
 
 if __name__ == "__main__":
