@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{PATIENT, Told, run};
 use fanin_comm::{CommError, Communicator, Config, Element, Notices, Operator, PathReport, ReproducibleBy};
-use fanin_control::FabricFile;
+use fanin_control::{FabricFile, FailureKind};
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};
 use fanin_fabric::Fabric;
 
@@ -227,7 +227,8 @@ fn whoever_ends_the_job_or_does_not_come_is_named_by_its_rank_in_it() {
     for error in ended {
         let error = error.unwrap();
         assert_eq!(error.suspect_rank(), Some(5), "{error}");
-        assert!(error.to_string().contains("the user has given up"), "{error}");
+        assert!(error.to_string().ends_with(": rank 5 has ended the job: the user has given up"), "{error}");
+        assert!(matches!(error, CommError::Failed { kind: Some(FailureKind::Aborted), .. }), "{error:?}");
     }
     // Neither the first rank of its host, nor on the host of rank 0.
     let late = errors(&running, "late", Duration::from_secs(2), |comm| {
@@ -240,6 +241,7 @@ fn whoever_ends_the_job_or_does_not_come_is_named_by_its_rank_in_it() {
     for (rank, error) in late.into_iter().enumerate() {
         let error = error.unwrap();
         assert_eq!(error.suspect_rank(), Some(2), "rank {rank}: {error}");
+        assert!(!matches!(error, CommError::Failed { kind: Some(FailureKind::Aborted), .. }), "{error:?}");
     }
 }
 

@@ -35,6 +35,8 @@ const GRACE: Duration = Duration::from_secs(3);
 const MEANS: &str = " [rank ";
 /// What comes before a text that has ended a job.
 const ENDED: &str = " has ended the job: ";
+/// How a text begins that says what has gone wrong, and where.
+const AMONG: &str = "among ";
 
 /// A communicator that a hierarchy consists of.
 pub(crate) trait Level: Send + Sync {
@@ -162,11 +164,13 @@ impl Levels {
     /// Ends the job for all ranks.
     pub(crate) fn abort(&self, text: &str) -> CommError {
         let rank = self.hosts[self.host].ranks[self.place];
-        self.local.abort(&format!("{text}{MEANS}{rank}]"));
+        let text = format!("rank {rank}{ENDED}{text}");
+        let marked = format!("{text}{MEANS}{rank}]");
+        self.local.abort(&marked);
         if let Some(between) = &self.between {
-            between.abort(&format!("{text}{MEANS}{rank}]"));
+            between.abort(&marked);
         }
-        let (job, text) = (self.job.clone(), text.to_owned());
+        let job = self.job.clone();
         self.failed(CommError::Failed { job, text, suspect_rank: Some(rank), kind: Some(FailureKind::Aborted) })
     }
 
@@ -193,8 +197,8 @@ impl Levels {
             None => {
                 let meant = suspect_rank.and_then(by_number);
                 let (among, named) = match is_local {
-                    true => (format!("among the ranks of {}", host.name), meant.zip(suspect_rank)),
-                    false => ("among the first ranks of hosts".to_owned(), meant.zip(suspect_rank)),
+                    true => (format!("{AMONG}the ranks of {}", host.name), meant.zip(suspect_rank)),
+                    false => (format!("{AMONG}the first ranks of hosts"), meant.zip(suspect_rank)),
                 };
                 let named = named.map_or(String::new(), |(rank, number)| format!(", of which rank {rank} is number {number}"));
                 (format!("{among}{named}: {text}"), meant)
@@ -206,7 +210,8 @@ impl Levels {
             (false, _) => self.local.abort(&marked),
             (true, None) => {}
         }
-        let kind = if kind == Some(FailureKind::Aborted) && text.contains(" among ") { None } else { kind };
+        // Whoever handed on what it has found elsewhere has ended the job there, and nobody has wanted that.
+        let kind = kind.filter(|kind| *kind != FailureKind::Aborted || !text.starts_with(AMONG));
         self.failed(CommError::Failed { job: self.job.clone(), text, suspect_rank, kind })
     }
 }
