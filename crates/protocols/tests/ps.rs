@@ -1,15 +1,17 @@
 //! Parameter servers end to end: every sum is right and comes once, whatever the number of servers, the sizes and the faults; and who is
 //! missing is named.
 
-use crate::common::suite::{Job, LOSSES, LOSSY, PATIENCE, PATIENT, failures, faults, right_whatever_happens, sizes};
-use crate::common::{Ended, Faults, HasVectors, JOB, Net, Script};
-use fanin_core::{Address, Census, DropReason, Duration, FailureReason, FlowLabel, Instant, NodeId, Rank, RetransmitReason, Role, Suspect};
+use crate::common::suite::{
+    Job, LOSSES, LOSSY, PATIENCE, PATIENT, assert_answered_from_slots, assert_dead_worker_is_named, failures, faults,
+    right_whatever_happens, sizes,
+};
+use crate::common::{ELEMENT_BYTES, Faults, HasVectors, JOB, Net, Script};
+use fanin_core::{Address, Census, DropReason, Duration, FailureReason, FlowLabel, Instant, NodeId, Rank, Role, Suspect};
 use fanin_protocols::ps::{PsPeer, PsServer, PsServerConfig, PsWindowConfig, PsWorker, PsWorkerConfig};
 use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::ps::PsHeader;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 #[derive(Clone, Debug)]
 struct Plan {
@@ -44,7 +46,7 @@ impl Plan {
             servers: (0..self.servers).map(peer).collect(),
             first_shard: rank + 1,
             op: P::OP,
-            element_bytes: crate::common::ELEMENT_BYTES,
+            element_bytes: ELEMENT_BYTES,
             block_elements: self.block_elements,
             window: PsWindowConfig { longest: self.window, initial: self.initial, increase: Real::new(1.0) },
             reliability: self.reliability,
@@ -58,29 +60,33 @@ impl Plan {
             shard: shard as u16,
             workers: (0..self.workers).map(|rank| Address::worker(NodeId(rank))).collect(),
             op: P::OP,
-            block_bytes: self.block_elements * crate::common::ELEMENT_BYTES,
+            block_bytes: self.block_elements * ELEMENT_BYTES,
             window: self.window,
             patience: self.reliability.patience,
             flow: FlowLabel(7),
         })
     }
+}
 
-    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, PsHeader, PsWorker<P>, PsServer<P>> {
+impl Job for Plan {
+    type Header = PsHeader;
+    type Worker<P: HasVectors + ?Sized> = PsWorker<P>;
+    type Switch<P: HasVectors + ?Sized> = PsServer<P>;
+
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn conditions(&mut self) -> (&mut Faults, &mut Reliability) {
+        (&mut self.faults, &mut self.reliability)
+    }
+
+    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, Self::Header, Self::Worker<P>, Self::Switch<P>> {
         let workers = (0..self.workers).map(|rank| self.worker(rank)).collect();
         let servers = (0..self.servers).map(|shard| self.server(shard)).collect();
         let mut net = Net::new(P::OP, workers, servers, scripts, self.faults);
         net.mark(self.marks);
         net
-    }
-}
-
-impl Job for Plan {
-    fn workers(&self) -> u32 {
-        self.workers
-    }
-
-    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
-        self.net::<P>(scripts).run(Duration::from_ms(20_000))
     }
 }
 
@@ -102,23 +108,7 @@ fn plans() -> impl Strategy<Value = Plan> {
 }
 
 right_whatever_happens!(plans(), sizes(4, 40, 300), 150 cases from 0x95: fn sums_are_right_under_all_faults, fn elements_are_summed_under_all_faults,
-    fn workers_may_come_late, fn the_same_seed_gives_the_same_run);
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, rng_seed: RngSeed::Fixed(0x95), failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn a_lossless_network_needs_no_repetition(plan in plans(), elements in sizes(4, 40, 300)) {
-        let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
-        let plan = Plan { reliability: Reliability::LOSSLESS, faults, ..plan };
-        let ended = plan.run::<Census>(&elements);
-        ended.all_done(elements.len());
-        prop_assert!(ended.counts.retransmitted.is_empty() && ended.counts.dropped.is_empty(), "{:?}", ended.counts);
-        if plan.workers == 1 {
-            prop_assert_eq!(ended.counts.packets, 0);
-        }
-    }
-}
+    fn workers_may_come_late, fn the_same_seed_gives_the_same_run, fn a_lossless_network_needs_no_repetition);
 
 /// `baselines 4`: a worker sends the vector once; servers together send it to each worker. Shards differ by a block at most.
 #[test]
@@ -129,7 +119,7 @@ fn without_loss_every_block_goes_there_and_back_once() {
         assert_eq!(ended.counts.packets, 2 * 6 * 20);
         assert!(ended.counts.retransmitted.is_empty());
         let (workers, shards) = ended.counts.data_bytes_sent.split_at(6);
-        let block = u64::from(4 * crate::common::ELEMENT_BYTES);
+        let block = u64::from(4 * ELEMENT_BYTES);
         assert!(workers.iter().all(|bytes| *bytes == 20 * block), "{workers:?}");
         assert_eq!(shards.iter().sum::<u64>(), 6 * 20 * block);
         let (least, most) = (shards.iter().min().unwrap(), shards.iter().max().unwrap());
@@ -139,25 +129,14 @@ fn without_loss_every_block_goes_there_and_back_once() {
 
 #[test]
 fn a_lost_sum_is_answered_from_the_slot() {
-    let plan = Plan { faults: Faults { loss: 200, seed: 3, ..Faults::NONE }, ..Plan::of(4, 2) };
-    let ended = plan.run::<Census>(&[400]);
-    ended.all_done(1);
-    assert!(ended.counts.retransmitted[&RetransmitReason::Timeout] > 0);
-    assert!(ended.counts.retransmitted[&RetransmitReason::Asked] > 0);
-    assert!(ended.counts.dropped[&DropReason::Duplicate] > 0);
+    assert_answered_from_slots(Plan::of(4, 2), DropReason::Duplicate);
 }
 
 #[test]
 fn a_dead_worker_is_named_by_all_others() {
     for (servers, loss, seed) in [(1, 0, 1), (1, 10, 2), (3, 0, 3), (5, 10, 4)] {
-        let plan = Plan { faults: Faults { seed, loss, jitter_us: 3, ..Faults::NONE }, ..Plan::of(6, servers) };
-        let ended = plan.run_with_a_death::<Census>(4, Instant::ZERO + Duration::from_us(50));
-        let told = failures(&ended, Some(4), Instant::ZERO, PATIENCE + Duration::from_ms(2));
-        assert_eq!(told.len(), 5);
-        for failure in told {
-            let said = (failure.suspect, failure.reason, failure.block.is_some());
-            assert_eq!(said, (Suspect::Rank(Rank(4)), FailureReason::NoProgress, true), "{servers} servers, loss {loss}");
-        }
+        let plan = Plan::of(6, servers).under(Faults { seed, loss, jitter_us: 3, ..Faults::NONE });
+        assert_dead_worker_is_named(&plan, PATIENCE + Duration::from_ms(2));
     }
 }
 

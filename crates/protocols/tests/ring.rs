@@ -2,7 +2,7 @@
 //! is named by all.
 
 use crate::common::suite::{Job, LOSSES, LOSSY, PATIENCE, PATIENT, failures, faults, right_whatever_happens, sizes};
-use crate::common::{Ended, Faults, HasVectors, JOB, Net, NoSwitch, Script};
+use crate::common::{ELEMENT_BYTES, Ended, Faults, HasVectors, JOB, Net, NoSwitch, Script};
 use fanin_core::{
     Address, Census, DropReason, Duration, FailureReason, FlowLabel, Instant, NodeId, OperationId, Rank, RetransmitReason, Suspect,
 };
@@ -49,7 +49,7 @@ impl Plan {
             predecessor: peer(position + self.workers - 1),
             successor: peer(position + 1),
             op: P::OP,
-            element_bytes: crate::common::ELEMENT_BYTES,
+            element_bytes: ELEMENT_BYTES,
             block_elements: self.block_elements,
             window: self.window,
             flow: FlowLabel(rank),
@@ -57,19 +57,27 @@ impl Plan {
             reliability: self.reliability,
         })
     }
-
-    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, RingHeader, RingWorker<P>, NoSwitch<RingHeader>> {
-        Net::new(P::OP, (0..self.workers).map(|rank| self.worker(rank)).collect(), Vec::new(), scripts, self.faults)
-    }
 }
 
 impl Job for Plan {
+    type Header = RingHeader;
+    type Worker<P: HasVectors + ?Sized> = RingWorker<P>;
+    type Switch<P: HasVectors + ?Sized> = NoSwitch<RingHeader>;
+
     fn workers(&self) -> u32 {
         self.workers
     }
 
-    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
-        self.net::<P>(scripts).run(Duration::from_ms(20_000))
+    fn conditions(&mut self) -> (&mut Faults, &mut Reliability) {
+        (&mut self.faults, &mut self.reliability)
+    }
+
+    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, Self::Header, Self::Worker<P>, Self::Switch<P>> {
+        Net::new(P::OP, (0..self.workers).map(|rank| self.worker(rank)).collect(), Vec::new(), scripts, self.faults)
+    }
+
+    fn lossless(self) -> Self {
+        Plan { reliability: Reliability::LOSSLESS, faults: Faults { loss: 0, duplication: 0, ..self.faults }, barrier: false, ..self }
     }
 }
 
@@ -87,27 +95,14 @@ fn plans() -> impl Strategy<Value = Plan> {
 }
 
 right_whatever_happens!(plans(), sizes(3, 60, 400), 200 cases from 0x717: fn sums_are_right_under_all_faults, fn elements_are_summed_under_all_faults,
-    fn workers_may_come_late, fn the_same_seed_gives_the_same_run);
+    fn workers_may_come_late, fn the_same_seed_gives_the_same_run, fn a_lossless_network_needs_no_acknowledgement);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, rng_seed: RngSeed::Fixed(0x717), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_lossless_network_needs_no_acknowledgement(plan in plans(), elements in sizes(3, 60, 400)) {
-        let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
-        let plan = Plan { reliability: Reliability::LOSSLESS, faults, barrier: false, ..plan };
-        let ended = plan.run::<Census>(&elements);
-        ended.all_done(elements.len());
-        prop_assert!(ended.counts.retransmitted.is_empty() && ended.counts.dropped.is_empty(), "{:?}", ended.counts);
-        if plan.workers == 1 {
-            prop_assert_eq!(ended.counts.packets, 0);
-        }
-    }
-
-    #[test]
     fn a_barrier_works_without_loss_recovery(plan in plans(), elements in sizes(3, 60, 400)) {
-        let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
-        Plan { reliability: Reliability::LOSSLESS, faults, barrier: true, ..plan }.run::<Census>(&elements).all_done(elements.len());
+        Plan { barrier: true, ..plan.lossless() }.run::<Census>(&elements).all_done(elements.len());
     }
 
     #[test]
@@ -124,7 +119,7 @@ fn each_worker_sends_its_share_of_bytes() {
         let elements = u64::from(workers) * 24;
         let ended = Plan::of(workers).run::<Census>(&[elements]);
         ended.all_done(1);
-        let bytes = elements * u64::from(crate::common::ELEMENT_BYTES);
+        let bytes = elements * u64::from(ELEMENT_BYTES);
         let share = bytes / u64::from(workers) * 2 * u64::from(workers - 1);
         assert_eq!(ended.counts.data_bytes_sent, vec![share; workers as usize], "{workers} workers");
     }

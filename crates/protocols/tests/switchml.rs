@@ -1,11 +1,15 @@
 //! SwitchML end to end: every sum is right and comes once, whatever the topology, the sizes and the faults, as floats and as block fixed
 //! point; and who is missing is named.
 
-use crate::common::suite::{Job, LOSSES, LOSSY, PATIENCE, PATIENT, TwoLevels, failures, faults, right_whatever_happens, sizes};
-use crate::common::{Ended, Faults, HasVectors, JOB, Net, Script};
-use fanin_core::{
-    Census, CollectiveKind, DropReason, Duration, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason, Suspect,
+use crate::common::suite::{
+    Job, LOSSES, LOSSY, PATIENCE, PATIENT, assert_answered_from_slots, assert_dead_worker_is_named, assert_late_copies_are_told,
+    assert_other_length_is_told, assert_round_trip_is_learned, failures, faults, right_whatever_happens, sizes,
 };
+use crate::common::two_levels::{
+    TwoLevels, UP_AND_DOWN, assert_dead_switches_are_named, assert_slots_are_bounded, assert_up_and_down_once,
+};
+use crate::common::{ELEMENT_BYTES, Ended, Faults, HasVectors, JOB, Net, Script};
+use fanin_core::{Census, CollectiveKind, DropReason, Duration, FailureReason, Instant, OperationId, PortId, Rank};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::switchml::{
     SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
@@ -52,7 +56,7 @@ impl Plan {
             rank: Rank(rank),
             workers: self.workers,
             op: P::OP,
-            element_bytes: crate::common::ELEMENT_BYTES,
+            element_bytes: ELEMENT_BYTES,
             block_elements: self.block_elements,
             pool: self.pool,
             uplink: PortId(0),
@@ -70,7 +74,7 @@ impl Plan {
             job: JOB,
             op: P::OP,
             workers: self.workers,
-            block_bytes: self.block_elements * crate::common::ELEMENT_BYTES,
+            block_bytes: self.block_elements * ELEMENT_BYTES,
             pool: self.pool,
             parent,
             children,
@@ -83,7 +87,7 @@ impl Plan {
 
     /// Calls may also be about operator number 1.
     fn fixed_point_offer<P: HasVectors + ?Sized>() -> SwitchMlOffer<P::Op> {
-        SwitchMlOffer { op: P::OP, element_bytes: crate::common::ELEMENT_BYTES, fixed_point: true }
+        SwitchMlOffer { op: P::OP, element_bytes: ELEMENT_BYTES, fixed_point: true }
     }
 
     fn switches<P: HasVectors + ?Sized>(&self) -> Vec<SwitchMlSwitch<P>> {
@@ -94,13 +98,6 @@ impl Plan {
         let leaves = (0..levels.used()).map(|leaf| self.switch(parent, levels.on_leaf(leaf).map(child).collect()));
         let spine = parent.map(|_| self.switch(None, levels.on_spine().map(child).collect()));
         leaves.chain(spine).collect()
-    }
-
-    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, SwitchMlHeader, SwitchMlWorker<P>, SwitchMlSwitch<P>> {
-        let workers = (0..self.workers).map(|rank| self.worker(rank)).collect();
-        let mut net = Net::new(P::OP, workers, self.switches(), scripts, self.faults);
-        self.levels().join(&mut net);
-        net
     }
 
     /// Calls of any kind: a script for all workers.
@@ -123,12 +120,29 @@ impl Plan {
 }
 
 impl Job for Plan {
+    type Header = SwitchMlHeader;
+    type Worker<P: HasVectors + ?Sized> = SwitchMlWorker<P>;
+    type Switch<P: HasVectors + ?Sized> = SwitchMlSwitch<P>;
+
     fn workers(&self) -> u32 {
         self.workers
     }
 
-    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
-        self.net::<P>(scripts).run(Duration::from_ms(20_000))
+    fn conditions(&mut self) -> (&mut Faults, &mut Reliability) {
+        (&mut self.faults, &mut self.reliability)
+    }
+
+    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, Self::Header, Self::Worker<P>, Self::Switch<P>> {
+        let workers = (0..self.workers).map(|rank| self.worker(rank)).collect();
+        let mut net = Net::new(P::OP, workers, self.switches(), scripts, self.faults);
+        self.levels().join(&mut net);
+        net
+    }
+
+    fn assert_lossless(&self, ended: &Ended) {
+        let switches = i64::from(self.levels().used() + u32::from(self.levels().used() > 1));
+        let kept = ended.counts.slots_taken - ended.counts.slots_freed;
+        assert!(kept <= 2 * i64::from(self.pool) * switches, "two versions of each slot are kept: {kept}");
     }
 }
 
@@ -183,7 +197,7 @@ fn plans() -> impl Strategy<Value = Plan> {
 }
 
 right_whatever_happens!(plans(), sizes(5, 40, 300), 250 cases from 0x5311: fn sums_are_right_under_all_faults, fn elements_are_summed_under_all_faults,
-    fn workers_may_come_late, fn the_same_seed_gives_the_same_run);
+    fn workers_may_come_late, fn the_same_seed_gives_the_same_run, fn a_lossless_network_needs_no_repetition);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 250, rng_seed: RngSeed::Fixed(0x5311), failure_persistence: None, ..ProptestConfig::default() })]
@@ -195,126 +209,59 @@ proptest! {
         plan.net::<Census>(scripts()).run(Duration::from_ms(20_000)).all_done(calls.len());
         plan.net::<[u8]>(scripts()).run(Duration::from_ms(20_000)).all_done(calls.len());
     }
-
-    #[test]
-    fn a_lossless_network_needs_no_repetition(plan in plans(), elements in sizes(5, 40, 300)) {
-        let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
-        let plan = Plan { reliability: Reliability::LOSSLESS, faults, ..plan };
-        let ended = plan.run::<Census>(&elements);
-        ended.all_done(elements.len());
-        prop_assert!(ended.counts.retransmitted.is_empty() && ended.counts.dropped.is_empty(), "{:?}", ended.counts);
-        let switches = i64::from(plan.levels().used() + u32::from(plan.levels().used() > 1));
-        let kept = ended.counts.slots_taken - ended.counts.slots_freed;
-        prop_assert!(kept <= 2 * i64::from(plan.pool) * switches, "two versions of each slot are kept: {kept}");
-        if plan.workers == 1 {
-            prop_assert_eq!(ended.counts.packets, 0);
-        }
-    }
 }
 
 #[test]
 fn without_loss_every_block_goes_up_and_down_once() {
-    let plan = Plan { workers: 6, leaves: 2, ..Plan::star(6) };
-    let ended = plan.run::<Census>(&[40]);
-    ended.all_done(1);
-    // 10 blocks; 6 workers and 2 leaves send each up, a spine to 2 leaves and the leaves to 6 workers send each down.
-    assert_eq!(ended.counts.packets, 10 * (6 + 2 + 2 + 6));
-    let fixed_point = Plan { fixed_point: true, ..plan.clone() }.run::<Census>(&[40]);
+    let plan = Plan { leaves: 2, ..Plan::star(6) };
+    assert_up_and_down_once(&plan);
+    let fixed_point = Plan { fixed_point: true, ..plan };
     // A pool of 4 for the first exponents.
-    assert_eq!(fixed_point.counts.packets, (4 + 10) * (6 + 2 + 2 + 6));
-    let short = Plan { fixed_point: true, ..plan }.run::<Census>(&[1, 4, 5]);
+    assert_eq!(fixed_point.run::<Census>(&[40]).counts.packets, (4 + 10) * UP_AND_DOWN);
+    let short = fixed_point.run::<Census>(&[1, 4, 5]);
     short.all_done(3);
-    assert_eq!(short.counts.packets, (2 + 2 + 4) * (6 + 2 + 2 + 6));
-    assert!(ended.counts.retransmitted.is_empty());
+    assert_eq!(short.counts.packets, (2 + 2 + 4) * UP_AND_DOWN);
 }
 
 #[test]
 fn the_pool_bounds_the_memory_of_a_switch() {
     for pool in [1, 3, 16] {
-        let plan = Plan { pool, faults: Faults { jitter_us: 30, ..Faults::NONE }, ..Plan::star(5) };
-        let ended = plan.run::<Census>(&[1_000]);
-        ended.all_done(1);
-        let slot_bytes = i64::from(plan.block_elements * crate::common::ELEMENT_BYTES);
-        assert_eq!(ended.counts.slot_bytes_peak, 2 * i64::from(pool) * slot_bytes, "pool {pool}");
-        assert_eq!(ended.counts.slots_taken, 250);
+        let plan = Plan { pool, ..Plan::star(5) };
+        let block_bytes = plan.block_elements * ELEMENT_BYTES;
+        assert_slots_are_bounded(plan, pool, block_bytes);
     }
 }
 
 #[test]
 fn a_lost_result_is_answered_from_the_slot() {
-    let plan = Plan { workers: 4, leaves: 2, faults: Faults { loss: 200, seed: 3, ..Faults::NONE }, ..Plan::star(4) };
-    let ended = plan.run::<Census>(&[400]);
-    ended.all_done(1);
-    assert!(ended.counts.retransmitted[&RetransmitReason::Timeout] > 0);
-    assert!(ended.counts.retransmitted[&RetransmitReason::Asked] > 0);
-    assert!(ended.counts.dropped[&DropReason::InProgress] > 0);
+    assert_answered_from_slots(Plan { leaves: 2, ..Plan::star(4) }, DropReason::InProgress);
 }
 
 #[test]
 fn late_duplicates_are_told_by_their_round() {
-    let faults = Faults { duplication: 400, jitter_us: 500, seed: 5, ..Faults::NONE };
-    let plan = Plan { pool: 1, faults, ..Plan::star(3) };
-    let ended = plan.run::<Census>(&[400]);
-    ended.all_done(1);
-    assert!(ended.counts.dropped[&DropReason::Stale] > 0, "{:?}", ended.counts.dropped);
-    assert!(ended.counts.dropped[&DropReason::Duplicate] > 0, "{:?}", ended.counts.dropped);
+    assert_late_copies_are_told(Plan { pool: 1, ..Plan::star(3) });
 }
 
 #[test]
 fn a_dead_worker_is_named_by_all_others() {
     for (leaves, seed) in [(1, 1), (1, 2), (2, 1), (3, 4)] {
         for loss in [0, 10] {
-            let plan = Plan {
-                workers: 6,
-                leaves,
-                fixed_point: seed == 2,
-                faults: Faults { seed, loss, jitter_us: 3, ..Faults::NONE },
-                ..Plan::star(6)
-            };
-            let died_at = Instant::ZERO + Duration::from_us(50);
-            let ended = plan.run_with_a_death::<Census>(4, died_at);
-            let told = failures(&ended, Some(4), died_at, PATIENCE + Duration::from_ms(1));
-            assert_eq!(told.len(), 5);
-            for failure in told {
-                assert_eq!(
-                    (failure.suspect, failure.reason),
-                    (Suspect::Rank(Rank(4)), FailureReason::NoProgress),
-                    "{leaves} leaves, loss {loss}"
-                );
-                assert!(failure.block.is_some());
-            }
+            let plan = Plan { leaves, fixed_point: seed == 2, ..Plan::star(6) };
+            let plan = plan.under(Faults { seed, loss, jitter_us: 3, ..Faults::NONE });
+            assert_dead_worker_is_named(&plan, PATIENCE + Duration::from_ms(1));
         }
     }
 }
 
 #[test]
 fn a_dead_switch_is_named() {
-    let plan = Plan { workers: 4, leaves: 2, ..Plan::star(4) };
-    let (first_leaf, spine) = (4usize, 6usize);
-    let mut net = plan.net::<Census>(vec![Script::of(&[400]); 4]);
-    net.kill(spine);
-    let ended = net.run(Duration::from_ms(1_000));
-    for failure in failures(&ended, None, Instant::ZERO, PATIENCE) {
-        assert_eq!(failure.suspect, Suspect::Switch(NodeId(spine as u32)));
-    }
-    let mut net = plan.net::<Census>(vec![Script::of(&[400]); 4]);
-    net.kill(first_leaf);
-    let ended = net.run(Duration::from_ms(1_000));
-    for failure in failures(&ended, None, Instant::ZERO, PATIENCE) {
-        assert_eq!(failure.suspect, Suspect::Switch(NodeId(first_leaf as u32)));
-    }
+    assert_dead_switches_are_named(&Plan { leaves: 2, ..Plan::star(4) });
 }
 
 #[test]
 fn workers_that_disagree_about_the_length_are_told() {
     for leaves in [1, 2] {
-        let plan = Plan { workers: 4, leaves, ..Plan::star(4) };
-        let mut scripts = vec![Script::of(&[4]); 4];
-        scripts[3] = Script { start: Instant::ZERO + Duration::from_us(100), ..Script::of(&[3]) };
-        let ended = plan.net::<Census>(scripts).run(Duration::from_ms(1_000));
-        let told = failures(&ended, None, Instant::ZERO, PATIENCE + Duration::from_ms(1));
-        assert_eq!((told[3].reason, told[3].operation), (FailureReason::Mismatch, OperationId(0)));
-        assert_eq!((told[0].reason, told[0].suspect), (FailureReason::NoProgress, Suspect::Rank(Rank(3))));
+        assert_other_length_is_told(&Plan { leaves, ..Plan::star(4) });
     }
 }
 
@@ -334,9 +281,5 @@ fn workers_that_disagree_about_the_call_are_told() {
 
 #[test]
 fn a_timeout_shorter_than_the_round_trip_is_learned() {
-    let reliability = Reliability { rto_initial: Duration::from_us(2), rto_min: Duration::from_us(1), ..LOSSY };
-    let plan = Plan { workers: 4, leaves: 2, reliability, ..Plan::star(4) };
-    let ended = plan.run::<Census>(&[4_000]);
-    ended.all_done(1);
-    assert!(ended.counts.retransmitted[&RetransmitReason::Timeout] < 100, "{:?} of 4000 contributions", ended.counts.retransmitted);
+    assert_round_trip_is_learned(Plan { leaves: 2, ..Plan::star(4) });
 }

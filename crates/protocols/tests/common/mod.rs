@@ -2,6 +2,7 @@
 //! jitter (so reordering) and lack of room. Every delivered piece is compared at once with a sum computed without the protocol.
 
 pub mod suite;
+pub mod two_levels;
 mod vectors;
 
 use std::borrow::Borrow;

@@ -1,12 +1,11 @@
 //! What tests of systems have in common: a job in a network with faults, what has to be true of it whatever happens, and who is named when it
 //! fails. A system's file says what is particular: its parameters, its nodes, and how many packets it takes.
 
-use fanin_core::{Duration, Failure, Instant, NodeId, PortId, Rank, Suspect, Wire, Worker};
+use fanin_core::{DropReason, Duration, Failure, FailureReason, Instant, Node, OperationId, Rank, RetransmitReason, Suspect, Wire, Worker};
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_protocols::shared::trees::{TreeChild, TreeParent, TreeRole};
 use proptest::prelude::*;
 
-use super::{Ended, Faults, HasVectors, Net, Node, Script};
+use super::{Ended, Faults, HasVectors, Net, Script};
 
 /// Workers of these tests give up after so long.
 pub const PATIENCE: Duration = Duration::from_ms(20);
@@ -17,11 +16,40 @@ pub const PATIENT: Reliability = Reliability { patience: Duration::from_ms(5_000
 
 /// A job of some system, with its network.
 pub trait Job: Clone + std::fmt::Debug {
+    type Header: Wire + PartialEq;
+    type Worker<P: HasVectors + ?Sized>: Worker<P, Header = Self::Header>;
+    type Switch<P: HasVectors + ?Sized>: Node<P, Header = Self::Header>;
+
     /// How many workers it has.
     fn workers(&self) -> u32;
 
+    /// What goes wrong in the network, and what its workers do about it.
+    fn conditions(&mut self) -> (&mut Faults, &mut Reliability);
+
+    /// The network, before anything has happened.
+    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, Self::Header, Self::Worker<P>, Self::Switch<P>>;
+
     /// Runs what each worker is to do.
-    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended;
+    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
+        self.net::<P>(scripts).run(Duration::from_ms(60_000))
+    }
+
+    /// The same job in a network with these faults.
+    fn under(mut self, faults: Faults) -> Self {
+        *self.conditions().0 = faults;
+        self
+    }
+
+    /// The same job where nothing is lost and so nothing is repeated.
+    fn lossless(mut self) -> Self {
+        let (faults, reliability) = self.conditions();
+        *faults = Faults { loss: 0, duplication: 0, ..*faults };
+        *reliability = Reliability::LOSSLESS;
+        self
+    }
+
+    /// What else has to be true at the end of a run in which nothing was lost.
+    fn assert_lossless(&self, _ended: &Ended) {}
 
     /// Every worker runs allreduces of these lengths.
     fn run<P: HasVectors + ?Sized>(&self, elements: &[u64]) -> Ended {
@@ -72,9 +100,84 @@ pub fn failures(ended: &Ended, dead: Option<usize>, from: Instant, within: Durat
     .collect()
 }
 
+/// A run in which nothing was lost: it is complete, nothing is sent twice or dropped, and a worker that is alone sends nothing.
+pub fn assert_nothing_repeated<J: Job>(job: &J, ended: &Ended, operations: usize) {
+    ended.all_done(operations);
+    assert!(ended.counts.retransmitted.is_empty() && ended.counts.dropped.is_empty(), "{:?}", ended.counts);
+    if job.workers() == 1 {
+        assert_eq!(ended.counts.packets, 0);
+    }
+    job.assert_lossless(ended);
+}
+
+/// Of 1000 packets 200 are lost: workers ask again, and are answered from the slots; what comes again meanwhile is dropped for `dropped`.
+pub fn assert_answered_from_slots<J: Job>(job: J, dropped: DropReason) {
+    let ended = job.under(Faults { loss: 200, seed: 3, ..Faults::NONE }).run::<fanin_core::Census>(&[400]);
+    ended.all_done(1);
+    assert!(ended.counts.retransmitted[&RetransmitReason::Timeout] > 0);
+    assert!(ended.counts.retransmitted[&RetransmitReason::Asked] > 0);
+    assert!(ended.counts.dropped[&dropped] > 0);
+}
+
+/// Copies that come late are told from what is new.
+pub fn assert_late_copies_are_told<J: Job>(job: J) {
+    let ended = job.under(Faults { duplication: 400, jitter_us: 500, seed: 5, ..Faults::NONE }).run::<fanin_core::Census>(&[400]);
+    ended.all_done(1);
+    assert!(ended.counts.dropped[&DropReason::Stale] > 0, "{:?}", ended.counts.dropped);
+    assert!(ended.counts.dropped[&DropReason::Duplicate] > 0, "{:?}", ended.counts.dropped);
+}
+
+/// Retransmission timeouts that are shorter than the round trip are lengthened soon.
+pub fn assert_round_trip_is_learned<J: Job>(mut job: J) {
+    *job.conditions().1 = Reliability { rto_initial: Duration::from_us(2), rto_min: Duration::from_us(1), ..LOSSY };
+    let ended = job.run::<fanin_core::Census>(&[4_000]);
+    ended.all_done(1);
+    assert!(ended.counts.retransmitted[&RetransmitReason::Timeout] < 100, "{:?} of 4000 contributions", ended.counts.retransmitted);
+}
+
+/// Rank 4 of 6 dies after 50 us: all others name it, and the block that they wait for, within `within` of its death.
+pub fn assert_dead_worker_is_named<J: Job>(job: &J, within: Duration) {
+    let died_at = Instant::ZERO + Duration::from_us(50);
+    let told = failures(&job.run_with_a_death::<fanin_core::Census>(4, died_at), Some(4), died_at, within);
+    assert_eq!(told.len(), 5);
+    for failure in told {
+        let said = (failure.suspect, failure.reason, failure.block.is_some());
+        assert_eq!(said, (Suspect::Rank(Rank(4)), FailureReason::NoProgress, true), "{job:?}: {failure}");
+    }
+}
+
+/// Rank 3 of 4 comes later than the others, with a vector of 3 elements for their 4: it is told, and they name it.
+pub fn assert_other_length_is_told<J: Job>(job: &J) {
+    let mut scripts = vec![Script::of(&[4]); 4];
+    scripts[3] = Script { start: Instant::ZERO + Duration::from_us(100), ..Script::of(&[3]) };
+    let ended = job.net::<fanin_core::Census>(scripts).run(Duration::from_ms(1_000));
+    let told = failures(&ended, None, Instant::ZERO, PATIENCE + Duration::from_ms(1));
+    assert_eq!((told[3].reason, told[3].operation), (FailureReason::Mismatch, OperationId(0)));
+    assert_eq!((told[0].reason, told[0].suspect), (FailureReason::NoProgress, Suspect::Rank(Rank(3))));
+}
+
 /// Tests of a [`Job`]: every sum is right and comes once, whatever the job and its faults are. `plans` and `sizes` are strategies; the names are
 /// those of the tests.
 macro_rules! right_whatever_happens {
+    ($plans:expr, $sizes:expr, $cases:literal cases from $seed:literal: fn $sums:ident, fn $elements:ident, fn $late:ident, fn $same:ident, fn $lossless:ident) => {
+        $crate::common::suite::right_whatever_happens!($plans, $sizes, $cases cases from $seed: fn $sums, fn $elements, fn $late, fn $same);
+
+        proptest::proptest! {
+            #![proptest_config(proptest::prelude::ProptestConfig {
+                cases: $cases,
+                rng_seed: proptest::test_runner::RngSeed::Fixed($seed),
+                failure_persistence: None,
+                ..proptest::prelude::ProptestConfig::default()
+            })]
+
+            #[test]
+            fn $lossless(plan in $plans, elements in $sizes) {
+                let plan = $crate::common::suite::Job::lossless(plan);
+                let ended = $crate::common::suite::Job::run::<fanin_core::Census>(&plan, &elements);
+                $crate::common::suite::assert_nothing_repeated(&plan, &ended, elements.len());
+            }
+        }
+    };
     ($plans:expr, $sizes:expr, $cases:literal cases from $seed:literal: fn $sums:ident, fn $elements:ident, fn $late:ident, fn $same:ident) => {
         proptest::proptest! {
             #![proptest_config(proptest::prelude::ProptestConfig {
@@ -109,78 +212,3 @@ macro_rules! right_whatever_happens {
 }
 
 pub(crate) use right_whatever_happens;
-
-/// Workers on one level of switches, or on two: worker r hangs on leaf r mod `leaves`, as its number r / `leaves`. With one leaf in use there is no
-/// spine. Nodes are workers, leaves, spines.
-#[derive(Clone, Copy, Debug)]
-pub struct TwoLevels {
-    pub workers: u32,
-    pub leaves: u32,
-    pub spines: u32,
-}
-
-impl TwoLevels {
-    /// A leaf's port towards spine number 0; the others follow.
-    pub const UP: u16 = 100;
-
-    /// Leaves that have a worker.
-    pub fn used(self) -> u32 {
-        self.leaves.min(self.workers)
-    }
-
-    /// The leaf of a rank.
-    pub fn leaf_of(self, rank: u32) -> NodeId {
-        NodeId(self.workers + rank % self.leaves)
-    }
-
-    /// A spine.
-    pub fn spine(self, number: u32) -> NodeId {
-        NodeId(self.workers + self.used() + number)
-    }
-
-    /// Whom a leaf has at its ports from 0 on.
-    pub fn on_leaf(self, leaf: u32) -> impl Iterator<Item = (PortId, Suspect)> {
-        (0..).map(PortId).zip((leaf..self.workers).step_by(self.leaves as usize).map(|rank| Suspect::Rank(Rank(rank))))
-    }
-
-    /// Whom a spine has at its ports from 0 on.
-    pub fn on_spine(self) -> impl Iterator<Item = (PortId, Suspect)> {
-        (0..self.used()).map(move |leaf| (PortId(leaf as u16), Suspect::Switch(NodeId(self.workers + leaf))))
-    }
-
-    /// By switch and tree: what a switch does, where tree t has spine t as its root.
-    pub fn roles(self) -> Vec<Vec<Option<TreeRole>>> {
-        let child = |(port, who)| TreeChild { port, who };
-        let leaf = |leaf: u32| {
-            let role = |tree: u32| {
-                let parent = TreeParent { port: PortId(Self::UP + tree as u16), node: self.spine(tree) };
-                Some(TreeRole { parent: (self.used() > 1).then_some(parent), children: self.on_leaf(leaf).map(child).collect() })
-            };
-            (0..self.spines).map(role).collect()
-        };
-        let spine = |spine: u32| {
-            let role = |tree: u32| (tree == spine).then(|| TreeRole { parent: None, children: self.on_spine().map(child).collect() });
-            (0..self.spines).map(role).collect()
-        };
-        (0..self.used()).map(leaf).chain((0..self.spines).filter(|_| self.used() > 1).map(spine)).collect()
-    }
-
-    /// The cables.
-    pub fn join<P, H, W, S>(self, net: &mut Net<P, H, W, S>)
-    where
-        P: HasVectors + ?Sized,
-        H: Wire + PartialEq,
-        W: Worker<P, Header = H>,
-        S: Node<P, Header = H>,
-    {
-        for rank in 0..self.workers {
-            net.join(rank as usize, PortId(0), self.leaf_of(rank).index(), PortId((rank / self.leaves) as u16));
-        }
-        for leaf in (0..self.used()).filter(|_| self.used() > 1) {
-            for spine in 0..self.spines {
-                let (leaf_node, port) = ((self.workers + leaf) as usize, PortId(Self::UP + spine as u16));
-                net.join(leaf_node, port, self.spine(spine).index(), PortId(leaf as u16));
-            }
-        }
-    }
-}

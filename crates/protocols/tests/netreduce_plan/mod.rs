@@ -9,7 +9,7 @@ use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::netreduce::NetReduceHeader;
 
 use crate::common::suite::{Job, LOSSY};
-use crate::common::{self, Ended, Faults, HasVectors, JOB, Net, Script};
+use crate::common::{self, Faults, HasVectors, JOB, Net, Script};
 
 /// A job on one or two levels of switches.
 #[derive(Clone, Debug)]
@@ -31,8 +31,6 @@ pub struct Plan {
     pub variants: Variants,
     pub faults: Faults,
 }
-
-pub type NetOf<P> = Net<P, NetReduceHeader, NetReduceWorker<P>, NetReduceSwitch<P>>;
 
 impl Plan {
     pub fn star(workers: u32) -> Plan {
@@ -150,8 +148,22 @@ impl Plan {
         };
         (0..self.leaves).map(leaf).chain((self.leaves > 1).then(spine)).collect()
     }
+}
 
-    pub fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> NetOf<P> {
+impl Job for Plan {
+    type Header = NetReduceHeader;
+    type Worker<P: HasVectors + ?Sized> = NetReduceWorker<P>;
+    type Switch<P: HasVectors + ?Sized> = NetReduceSwitch<P>;
+
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn conditions(&mut self) -> (&mut Faults, &mut Reliability) {
+        (&mut self.faults, &mut self.reliability)
+    }
+
+    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, Self::Header, Self::Worker<P>, Self::Switch<P>> {
         let workers = (0..self.workers).map(|rank| self.worker(rank)).collect();
         let mut net = Net::new(P::OP, workers, self.switches(), scripts, self.faults);
         for rank in 0..self.workers {
@@ -162,15 +174,5 @@ impl Plan {
             (0..self.leaves).for_each(|leaf| net.join((self.workers + leaf) as usize, PortId(100), spine, PortId(leaf as u16)));
         }
         net
-    }
-}
-
-impl Job for Plan {
-    fn workers(&self) -> u32 {
-        self.workers
-    }
-
-    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
-        self.net::<P>(scripts).run(Duration::from_ms(60_000))
     }
 }
