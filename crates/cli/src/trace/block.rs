@@ -42,9 +42,13 @@ struct Crossing {
     last_us: [f64; 2],
 }
 
-const WIDTH: f64 = 1_100.0;
-const ROW: f64 = 150.0;
-const TOP: f64 = 70.0;
+/// As wide as a page of text, where letters keep their size.
+const WIDTH: f64 = 900.0;
+const ROW: f64 = 170.0;
+const TOP: f64 = 80.0;
+/// How far the labels of an arrow that goes up, and of one that goes down, are from the arrow's lower end, as shares of its length: at two heights,
+/// and where the arrows of neighbours are far apart.
+const LABELS: [f64; 2] = [0.2, 0.42];
 /// Towards the sum, and back.
 const COLORS: [RGBColor; 2] = [RGBColor(0, 114, 178), RGBColor(213, 94, 0)];
 
@@ -68,14 +72,20 @@ pub fn draw(path: &Path, prepared: &Prepared, block: u64, packets: &[Traced]) ->
                 arrow(&canvas, (places[from], places[to]), crossing, way)?;
             }
         }
+        let top = places.values().map(|place| place.1).fold(f64::MAX, f64::min);
         for (node, (x, y)) in &places {
             let at = (*x as i32, *y as i32);
             let is_host = prepared.topology.map.is_host(*node);
             canvas.draw(&Circle::new(at, if is_host { 5 } else { 8 }, INK.filled()))?;
-            // Below a switch are its arrows.
-            let (side, y) = if is_host { (VPos::Top, at.1 + 10) } else { (VPos::Bottom, at.1 - 12) };
-            let style = (FONT, 13).into_font().color(&INK).pos(Pos::new(HPos::Center, side));
-            canvas.draw(&Text::new(prepared.topology.name(*node), (at.0, y), style))?;
+            // Where there are no arrows: below hosts, above the highest switches, beside the others on the outer side.
+            let (position, at) = match (is_host, *y <= top, *x < WIDTH / 2.0) {
+                (true, ..) => (Pos::new(HPos::Center, VPos::Top), (at.0, at.1 + 10)),
+                (false, true, _) => (Pos::new(HPos::Center, VPos::Bottom), (at.0, at.1 - 12)),
+                (false, false, true) => (Pos::new(HPos::Right, VPos::Center), (at.0 - 14, at.1)),
+                (false, false, false) => (Pos::new(HPos::Left, VPos::Center), (at.0 + 14, at.1)),
+            };
+            let style = (FONT, 16).into_font().color(&INK).pos(position);
+            canvas.draw(&Text::new(prepared.topology.name(*node), at, style))?;
         }
         canvas.present()?;
     }
@@ -87,12 +97,12 @@ type Canvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 fn heading(canvas: &Canvas<'_>, block: u64, packets: &[Traced]) -> Result<()> {
     let centre = |size: i32, color: RGBColor| (FONT, size).into_font().color(&color).pos(Pos::new(HPos::Left, VPos::Top));
     canvas.draw(&Text::new(format!("Block {block}"), (20, 12), centre(20, INK)))?;
-    let note = format!("{} packets on links. Beside an arrow: how many, and when the last one was there", packets.len());
-    canvas.draw(&Text::new(note, (20, 38), centre(14, MUTED)))?;
+    let note = format!("{} packets on links. Beside an arrow: when its packet arrived, or how many and when the last one did", packets.len());
+    canvas.draw(&Text::new(note, (20, 38), centre(15, MUTED)))?;
     for (way, name) in ["towards the sum", "the sum"].into_iter().enumerate() {
-        let x = WIDTH as i32 - 300 + 150 * way as i32;
-        canvas.draw(&PathElement::new(vec![(x, 24), (x + 24, 24)], COLORS[way].stroke_width(2)))?;
-        canvas.draw(&Text::new(name, (x + 30, 16), centre(13, INK)))?;
+        let x = WIDTH as i32 - 290 + 165 * way as i32;
+        canvas.draw(&PathElement::new(vec![(x, 22), (x + 24, 22)], COLORS[way].stroke_width(2)))?;
+        canvas.draw(&Text::new(name, (x + 30, 15), centre(15, INK)))?;
     }
     Ok(())
 }
@@ -172,8 +182,14 @@ fn arrow(canvas: &Canvas<'_>, (from, to): ((f64, f64), (f64, f64)), crossing: &C
     let tip = at(1.0, 1.0);
     let back = |side: f64| ((f64::from(tip.0) - ux * 9.0 + sx * side) as i32, (f64::from(tip.1) - uy * 9.0 + sy * side) as i32);
     canvas.draw(&Polygon::new(vec![tip, back(1.0), back(-1.0)], color.filled()))?;
-    let label = format!("{}, {:.2} us", crossing.packets[way], crossing.last_us[way]);
-    let style = (FONT, 11).into_font().color(&color).pos(Pos::new(HPos::Center, VPos::Center));
-    canvas.draw(&Text::new(label, at(if way == 0 { 0.3 } else { 0.4 }, 4.0), style))?;
+    let label = match crossing.packets[way] {
+        1 => format!("{:.2} us", crossing.last_us[way]),
+        several => format!("{several}, {:.2} us", crossing.last_us[way]),
+    };
+    let share = if dy < 0.0 { LABELS[0] } else { 1.0 - LABELS[1] };
+    // On the arrow's own side of the line.
+    let (side, (x, y)) = (if sx < 0.0 { HPos::Right } else { HPos::Left }, at(share, 2.5));
+    let style = (FONT, 14).into_font().color(&color).pos(Pos::new(side, VPos::Center));
+    canvas.draw(&Text::new(label, (x, y), style))?;
     Ok(())
 }
