@@ -97,7 +97,8 @@ type Canvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 fn heading(canvas: &Canvas<'_>, block: u64, packets: &[Traced]) -> Result<()> {
     let centre = |size: i32, color: RGBColor| (FONT, size).into_font().color(&color).pos(Pos::new(HPos::Left, VPos::Top));
     canvas.draw(&Text::new(format!("Block {block}"), (20, 12), centre(20, INK)))?;
-    let note = format!("{} packets on links. Beside an arrow: when its packet arrived, or how many and when the last one did", packets.len());
+    let note =
+        format!("{} packets on links. Beside an arrow: when its packet arrived, or how many and when the last one did", packets.len());
     canvas.draw(&Text::new(note, (20, 38), centre(15, MUTED)))?;
     for (way, name) in ["towards the sum", "the sum"].into_iter().enumerate() {
         let x = WIDTH as i32 - 290 + 165 * way as i32;
