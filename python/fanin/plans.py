@@ -18,6 +18,7 @@ __all__ = [
     "Ends",
     "Faults",
     "Flow",
+    "Hardware",
     "Job",
     "Limit",
     "LinkFaults",
@@ -72,6 +73,20 @@ class Processor(_Processor, total=False):
     memory: Bytes
 
 
+class Hardware(TypedDict, total=False):
+    """Limits of switches that aggregate, as those of a prototype's: what is not given is the preset's, and nothing is limited without one."""
+
+    preset: Literal["unlimited", "tofino1", "xdp"]
+    elements: int
+    recirculation: Rate
+    pass_time: Time
+    groups: int
+    groups_per_pass: int
+    scan_rate: int
+    aggregation_rate: Rate
+    memory: Bytes
+
+
 class _Network(TypedDict):
     shape: Literal["star", "fat-tree", "fat-tree-3", "dragonfly", "machines", "file"]
 
@@ -103,6 +118,7 @@ class Network(_Network, total=False):
     queue: Bytes
     lossless: Lossless
     processor: Processor
+    hardware: Literal["unlimited", "tofino1", "xdp"] | Hardware
     ecn: Bytes
     nic_queue: Bytes
     frame_overhead: Bytes

@@ -214,6 +214,7 @@ JOB = {"workers": 2, "message": "1KiB"}
         (plans.Plan, UNKNOWN, ""),
         (plans.Network, {"network": {**NETWORK, **UNKNOWN}}, "network."),
         (plans.Lossless, {"network": {**NETWORK, "lossless": UNKNOWN}}, "network.lossless."),
+        (plans.Hardware, {"network": {**NETWORK, "hardware": UNKNOWN}}, "network.hardware."),
         (plans.Processor, {"network": {**NETWORK, "processor": UNKNOWN}}, "network.processor."),
         (plans.Noise, {"network": NETWORK, "jobs": [{**JOB, "system": "ring", "noise": UNKNOWN}]}, "jobs[0].noise."),
         (

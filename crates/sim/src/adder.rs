@@ -22,4 +22,9 @@ impl Adder {
         let time = |bytes: u64| u64::try_from((u128::from(bytes) * u128::from(byte_time)) >> 16).unwrap_or(u64::MAX);
         Adder { byte_time, until_ps: 0, limit_ps: time(queue_bytes), mark_ps: time(mark_bytes) }
     }
+
+    /// How long it works at so many bytes, in ps.
+    pub fn work_ps(&self, bytes: u64) -> u64 {
+        (bytes * self.byte_time) >> 16
+    }
 }

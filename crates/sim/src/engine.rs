@@ -9,12 +9,14 @@ mod outcome;
 mod placing;
 pub(crate) mod processing;
 mod programs;
+mod recirculation;
 mod series;
 mod setup;
 mod training;
 
 pub use adding::NO_ADDING;
 pub use processing::{NO_CORES, Processing};
+pub use recirculation::{NO_PASSES, Pipeline};
 
 use std::borrow::Borrow;
 
@@ -145,6 +147,7 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     programs: Programs,
     /// What switches compute with, where that takes time.
     processors: Option<Box<processing::Processors<N::Header>>>,
+    pipelines: Option<Box<recirculation::Pipelines>>,
 }
 
 impl<N, P> Simulation<N, P>
@@ -227,6 +230,7 @@ where
             events: 0,
             deadlock: Vec::new(),
             processors: None,
+            pipelines: None,
             programs: Programs::default(),
             net: Net::new(topology, channels, &scenario, ids, queue),
             sources,
@@ -376,7 +380,7 @@ where
         if link_flags & link_flags::ADDED != 0 && self.waits_to_be_added(number, place) {
             return;
         }
-        if link_flags & link_flags::HANDLED != 0 && self.waits_to_be_handled(number, place) {
+        if link_flags & link_flags::HANDLED != 0 && (self.waits_to_be_handled(number, place) || self.passes_again(number, place)) {
             return;
         }
         self.arrive_apart(to, port, link_flags, place);
@@ -692,6 +696,7 @@ where
                     }
                 }
                 HeldBack::Handled(task) => self.on_handled(task),
+                HeldBack::Passed(outputs) => self.leave_pipeline(outputs),
                 HeldBack::Leave(link, place) => {
                     if self.failures.host(self.net.links[link as usize].from.0) == Host::Dead {
                         self.net.drop_packet(place, DropReason::HostDead);

@@ -445,6 +445,8 @@ pub struct RunResult {
     pub job_slots: Vec<SlotResult>,
     /// By switch with cores: what they have done. Empty where switches compute in no time.
     pub processors: Vec<ProcessorResult>,
+    /// What switches have done whose pipelines are passed several times.
+    pub pipelines: Vec<PipelineResult>,
     /// Memory over time, where [`crate::Simulation::sample_memory`] has asked for it.
     pub memory: Vec<MemorySample>,
     /// Jobs over time, where [`crate::Simulation::sample_series`] has asked for it: by time and job.
@@ -492,7 +494,29 @@ pub struct ProcessorResult {
     pub packets_dropped: u64,
 }
 
+/// What the ports of a switch have done that lead packets back to its pipeline's beginning.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PipelineResult {
+    /// The switch.
+    pub switch: NodeId,
+    /// Packets that passed again.
+    pub packets: u64,
+    /// Their further passes.
+    pub passes: u64,
+    /// For how long these ports were busy.
+    pub busy_ps: u128,
+    /// Contributions that found no room before them.
+    pub packets_dropped: u64,
+}
+
 impl RunResult {
+    /// The share of time for which the ports that lead back were busy, at the switch where they were most; `None` without any.
+    pub fn recirculation_busy(&self) -> Option<f64> {
+        let end = self.end.as_ps();
+        let share = |of: &PipelineResult| if end == 0 { 0.0 } else { of.busy_ps as f64 / end as f64 };
+        self.pipelines.iter().map(share).max_by(f64::total_cmp)
+    }
+
     /// The share of time for which the cores of the busiest switch had a packet; `None` without cores.
     pub fn cores_busy(&self) -> Option<f64> {
         let end = self.end.as_ps();

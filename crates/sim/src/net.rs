@@ -69,6 +69,8 @@ pub(crate) enum HeldBack {
     Leave(u32, u32),
     /// A core of a switch is done with a packet.
     Handled(Box<Task>),
+    /// These packets leave by these links: the last pass of what they follow from is over.
+    Passed(Vec<(u32, u32)>),
 }
 
 /// Everything but the nodes.

@@ -98,6 +98,22 @@ impl Facts for CanaryParameters {
         }
     }
 
+    fn multicasts_by_ports(&self) -> bool {
+        true
+    }
+
+    fn has_scans(&self) -> bool {
+        !self.timeout_adaptive
+    }
+
+    // Clock packets look at one entry after the other, so a scan takes as long as there are descriptors (Canary 4.3).
+    fn follow_scan(&mut self, entries_per_second: u32, is_given: &dyn Fn(&str) -> bool) {
+        if !is_given("scan") && self.has_scans() {
+            let ps = u64::from(self.descriptors) * 1_000_000_000_000 / u64::from(entries_per_second.max(1));
+            self.scan_ps = ps.min(MAX_TIMEOUT_PS);
+        }
+    }
+
     fn offers(&self, kind: CollectiveKind) -> bool {
         !matches!(kind, CollectiveKind::AllToAll { .. })
     }

@@ -107,6 +107,20 @@ pub trait Facts: Debug {
         Some(1)
     }
 
+    /// Whether a switch knows the ports of a multicast only when packets have come by them, so that it cannot set up the group before (Canary 4.2).
+    fn multicasts_by_ports(&self) -> bool {
+        false
+    }
+
+    /// Whether its switches find expired timers by scanning their arrays, if they have no others (Canary 4.3).
+    fn has_scans(&self) -> bool {
+        false
+    }
+
+    /// Switches look at so many entries of their arrays in a second for timers that have expired: nothing where a system has no such timers, or was
+    /// given by its keys in plans how they are found.
+    fn follow_scan(&mut self, _entries_per_second: u32, _is_given: &dyn Fn(&str) -> bool) {}
+
     /// Whether 32-bit floats go on the wire as integers.
     fn fixed_point(&self) -> bool {
         false

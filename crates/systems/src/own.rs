@@ -283,6 +283,18 @@ impl Facts for OwnParameters {
         self.0.facts().trees()
     }
 
+    fn multicasts_by_ports(&self) -> bool {
+        self.0.facts().multicasts_by_ports()
+    }
+
+    fn has_scans(&self) -> bool {
+        self.0.facts().has_scans()
+    }
+
+    fn follow_scan(&mut self, entries_per_second: u32, is_given: &dyn Fn(&str) -> bool) {
+        *self = self.0.changed(&mut |own| own.follow_scan(entries_per_second, is_given));
+    }
+
     fn fixed_point(&self) -> bool {
         self.0.facts().fixed_point()
     }

@@ -231,6 +231,14 @@ impl System {
         self
     }
 
+    /// The same where switches look at so many entries of their arrays in a second for timers that have expired, but for what was given, by its keys
+    /// in plans.
+    #[must_use]
+    pub fn scanned(mut self, entries_per_second: u32, is_given: &dyn Fn(&str) -> bool) -> Self {
+        self.facts_mut().follow_scan(entries_per_second, is_given);
+        self
+    }
+
     /// The share of these indices.
     pub fn density(&self) -> Option<f64> {
         self.sparsity().map(|sparsity| sparsity.density)
@@ -254,6 +262,16 @@ impl System {
     /// Whether sums are made at switches.
     pub fn sums_at_switches(&self) -> bool {
         self.facts().sums_at_switches()
+    }
+
+    /// Whether a switch knows the ports of a multicast only when packets have come by them.
+    pub fn multicasts_by_ports(&self) -> bool {
+        self.facts().multicasts_by_ports()
+    }
+
+    /// Whether its switches find expired timers by scanning their arrays, if they have no others.
+    pub fn has_scans(&self) -> bool {
+        self.facts().has_scans()
     }
 
     /// How many trees pass switches for each worker; `None` where all switches have something of the job.

@@ -10,12 +10,14 @@ mod traffic;
 
 use std::cell::OnceCell;
 
-use fanin_core::Duration;
-use fanin_sim::JobSchedule;
+use fanin_core::{Duration, NodeId};
+use fanin_sim::engine::Processing;
 use fanin_sim::flows::FlowConfig;
 use fanin_sim::scenario::Scenario;
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
+use fanin_sim::{JobSchedule, NetworkConfig};
+use fanin_systems::AnyHeader;
 
 use crate::jobs::faults::faults;
 use crate::jobs::placement::{Free, apply_operator, place_jobs};
@@ -23,11 +25,12 @@ use crate::jobs::training::{arrivals, check, driven, schedule, starts};
 use crate::jobs::workload::keys::check_keys;
 use crate::jobs::workload::lanes::{Lanes, PreparedProgram, lanes};
 use crate::jobs::{PreparedJob, aggregators, beside, indices, size};
+use crate::network::file::Capability;
 use crate::network::processor::processing;
-use crate::network::{capabilities, forwarding, network, rates};
+use crate::network::{capabilities, forwarding, hardware, network, rates};
 use crate::reading::tree::Tree;
 use crate::reading::{PlanError, Refuse};
-use crate::schema::Setup;
+use crate::schema::{HardwareKeys, Network, Setup};
 pub use prepared::{Listed, Prepared};
 use traffic::{check_frames, traffic};
 
@@ -52,8 +55,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         topology.map.forward_only(switch);
     }
     topology.map.set_marks(network.ecn_mark_bytes != u64::MAX);
-    let capabilities = capabilities(&refuse, &setup.general.network, &topology)?;
-    let processing = processing(&refuse, &setup.general.network, &network)?;
+    let Switches { capabilities, processing, hardware } = switches(&refuse, &setup.general.network, &network, &topology)?;
     network.check_ways(&topology).map_err(|error| refuse.setup(&error))?;
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
@@ -61,6 +63,9 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
     follow_network(&topology, &mut placed);
+    if let Some(keys) = &hardware {
+        hardware::scan(keys, &mut placed, true);
+    }
     let mut numbered: Vec<_> = (0..).zip(arrivals(&placed, seed)).collect();
     let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
     let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;
@@ -83,7 +88,11 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         aggregators::divide(&refuse, setup, &mut jobs)?;
         size::check_jobs(&refuse, setup, &topology, &jobs)?;
     }
-    let placed = jobs;
+    let mut placed = jobs;
+    if let Some(keys) = &hardware {
+        hardware::scan(keys, &mut placed, false);
+    }
+    let pipeline = hardware.map(|keys| hardware::pipeline(&refuse, &keys, (&topology, &network), &placed)).transpose()?.flatten();
     let run = &setup.general.run;
     if run.time_limit.0 == Duration::ZERO {
         return Err(refuse.at("run.time_limit", "a time above 0"));
@@ -91,17 +100,8 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     if series_interval_with(setup, &programs) {
         return Err(refuse.at("run.series_interval", "no such key beside a job with a workload, whose groups come and go"));
     }
-    let none = placed.is_empty() && programs.is_empty();
-    // A pattern from elsewhere says itself whether it ends.
-    let is_endless = |config: &TrafficConfig| config.messages.is_none() && !matches!(config.pattern, Pattern::Own(_));
-    if none && traffic.iter().any(is_endless) {
-        return Err(refuse.say("jobs", "none", "a job, or traffic with a number of messages"));
-    }
-    if none && !flows.iter().all(FlowConfig::ends) {
-        return Err(refuse.say("jobs", "none", "a job, or flows that end"));
-    }
-    if none && traffic.is_empty() && flows.is_empty() {
-        return Err(refuse.say("jobs", "none", "a job or traffic"));
+    if placed.is_empty() && programs.is_empty() {
+        check_without_jobs(&refuse, &traffic, &flows)?;
     }
     let time_limit = if programs.is_empty() || refuse.has("run.time_limit") { run.time_limit.0 } else { WORKLOAD_TIME_LIMIT };
     let scenario = Scenario { network, jobs: schedules, traffic, flows, limits, faults, seed, time_limit, drain: run.drain };
@@ -123,9 +123,41 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         series_interval,
         capabilities,
         processing,
+        pipeline,
         file: file.to_string(),
         context: context.to_string(),
     })
+}
+
+/// Refuses a run without jobs that has nothing else to do, or would not end.
+fn check_without_jobs(refuse: &Refuse<'_>, traffic: &[TrafficConfig], flows: &[FlowConfig]) -> Result<(), PlanError> {
+    // A pattern from elsewhere says itself whether it ends.
+    let is_endless = |config: &TrafficConfig| config.messages.is_none() && !matches!(config.pattern, Pattern::Own(_));
+    let expected = match () {
+        () if traffic.iter().any(is_endless) => "a job, or traffic with a number of messages",
+        () if !flows.iter().all(FlowConfig::ends) => "a job, or flows that end",
+        () if traffic.is_empty() && flows.is_empty() => "a job or traffic",
+        () => return Ok(()),
+    };
+    Err(refuse.say("jobs", "none", expected))
+}
+
+/// What switches can do: how fast some add, what they compute with, and the limits of all.
+struct Switches {
+    capabilities: Vec<(NodeId, Capability)>,
+    processing: Option<Processing<AnyHeader>>,
+    hardware: Option<HardwareKeys>,
+}
+
+fn switches(refuse: &Refuse<'_>, plan: &Network, network: &NetworkConfig, topology: &Topology) -> Result<Switches, PlanError> {
+    let mut capabilities = capabilities(refuse, plan, topology)?;
+    let mut processing = processing(refuse, plan, network)?;
+    let hardware = hardware::hardware(refuse, plan, network)?;
+    if let Some(keys) = &hardware {
+        hardware::limit(keys, topology, &mut capabilities);
+        processing = processing.or_else(|| hardware::core(keys, network));
+    }
+    Ok(Switches { capabilities, processing, hardware })
 }
 
 /// Lets jobs' systems follow the rate of their workers' links, and how far hosts are apart.

@@ -1,7 +1,7 @@
 //! What one run needs, and the nodes of its jobs.
 
 use fanin_core::{Address, Duration, JobId, JobNodes, NodeId, Payload, SharedNode};
-use fanin_sim::engine::Processing;
+use fanin_sim::engine::{Pipeline, Processing};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::scenario::{Scenario, SetupError};
 use fanin_sim::topology::Topology;
@@ -39,6 +39,8 @@ pub struct Prepared {
     pub capabilities: Vec<(NodeId, Capability)>,
     /// What switches compute with, where that takes time.
     pub processing: Option<Processing<AnyHeader>>,
+    /// What packets have to pass several times.
+    pub pipeline: Option<Pipeline>,
     pub(super) file: String,
     /// The point in words, for errors.
     pub(super) context: String,

@@ -53,6 +53,11 @@ impl PreparedJob {
         self.follow(&|system, is_given| system.on_ways(longest, is_given));
     }
 
+    /// Switches look at so many entries of their arrays in a second for timers that have expired, but for what its table gives.
+    pub fn follow_scan(&mut self, entries_per_second: u32) {
+        self.follow(&|system, is_given| system.scanned(entries_per_second, is_given));
+    }
+
     fn follow(&mut self, change: &Change<'_>) {
         let given = |table: Option<&Tree>, key: &str| table.is_some_and(|table| table.get(key).is_some());
         let own = Some(&self.table);

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`mod@file`] | networks cable by cable, in files |
 //! | `graphml` | the same as other programs write them |
+//! | [`hardware`] | what switches can do, as those of prototypes |
 //! | [`processor`] | what switches compute with |
 //! | [`rates`] | how fast the links of hosts are |
 
 pub mod file;
 mod graphml;
+pub mod hardware;
 pub mod processor;
 pub mod rates;
 

@@ -98,6 +98,10 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     rule("aggregating", jobs.iter().any(sums_at_switches), no_sums);
     rule("lossless.made_packets", jobs.iter().any(sums_at_switches), no_sums);
     rule("processor", jobs.iter().any(sums_at_switches), no_sums);
+    rule("hardware", jobs.iter().any(sums_at_switches), no_sums);
+    let by_ports = jobs.iter().any(|job| job.system.multicasts_by_ports());
+    rule("hardware.groups_per_pass", by_ports, "without a job of canary, whose multicasts go to ports that nobody knows before");
+    rule("hardware.scan_rate", jobs.iter().any(|job| job.system.has_scans()), "without a job of canary whose timeout is fixed");
     let is_sparse = |job: &Job| job.system.sparsity().is_some() && sums_at_switches(job);
     for key in ["processor.pair_time", "processor.place_time"] {
         rule(key, jobs.iter().any(is_sparse), "without a job of flare, whose vectors are sparse");

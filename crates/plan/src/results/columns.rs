@@ -61,6 +61,7 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("cores_busy", ColumnKind::Number),
     ("cores_locked", ColumnKind::Number),
     ("core_wait_us", ColumnKind::Number),
+    ("recirculation_busy", ColumnKind::IfAny),
     ("switch_bytes_mean", ColumnKind::Number),
     ("leaf_bytes_mean", ColumnKind::Number),
     ("leaf_bytes_peak", ColumnKind::Count),

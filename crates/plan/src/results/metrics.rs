@@ -208,6 +208,12 @@ const RUN: &[Known<RunRecord>] = &[
     Known { key: "cores_busy", title: "time that the busiest switch's cores have a packet", unit: "", value: |run| run.cores_busy },
     Known { key: "cores_locked", title: "of that, waiting for each other", unit: "", value: |run| run.cores_locked },
     Known { key: "core_wait_us", title: "time that a packet waits for a core", unit: "us", value: |run| run.core_wait_us },
+    Known {
+        key: "recirculation_busy",
+        title: "time that the busiest switch's ports for further passes send",
+        unit: "",
+        value: |run| run.recirculation_busy,
+    },
     Known { key: "switch_bytes_mean", title: "mean memory of the fullest switch", unit: "B", value: |run| Some(run.switch_bytes_mean) },
     Known { key: "leaf_bytes_mean", title: "mean memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_mean) },
     Known { key: "leaf_bytes_peak", title: "peak memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_peak as f64) },

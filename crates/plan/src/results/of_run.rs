@@ -32,6 +32,12 @@ fn ordinary<'a>(prepared: &Prepared, result: &'a RunResult) -> impl Iterator<Ite
     result.jobs.iter().take(count)
 }
 
+/// The mean of what every job has; `None` where one has not.
+fn mean_of_all(jobs: &[&JobRecord], value: fn(&JobRecord) -> Option<f64>) -> Option<f64> {
+    let sum: Option<f64> = jobs.iter().map(|job| value(job)).sum();
+    sum.filter(|_| !jobs.is_empty()).map(|sum| sum / jobs.len() as f64)
+}
+
 /// The record of a run; what only the plan knows is left empty.
 pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payload: PayloadName) -> RunRecord {
     let jobs = job_records(prepared, result);
@@ -39,11 +45,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
     systems.dedup();
     let lasting: Vec<&JobRecord> = jobs.iter().filter(|job| job.crashed_us.is_none()).collect();
     let slowest = lasting.iter().map(|job| job.completion_us).reduce(|a, b| Some(a?.max(b?))).flatten();
-    let mean_of_all = |value: fn(&JobRecord) -> Option<f64>| {
-        let sum: Option<f64> = lasting.iter().map(|job| value(job)).sum();
-        sum.filter(|_| !lasting.is_empty()).map(|sum| sum / lasting.len() as f64)
-    };
-    let (goodput, jct) = (mean_of_all(|job| job.goodput_gbps), mean_of_all(|job| job.jct_us));
+    let (goodput, jct) = (mean_of_all(&lasting, |job| job.goodput_gbps), mean_of_all(&lasting, |job| job.jct_us));
     let leaves = Leaves::of(topology, result);
     let share = |used: std::ops::Range<f64>| {
         let count = result.links.iter().filter(|link| used.contains(&link.utilization)).count();
@@ -75,6 +77,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         cores_busy: result.cores_busy(),
         cores_locked: result.cores_locked(),
         core_wait_us: result.core_wait_us(),
+        recirculation_busy: result.recirculation_busy(),
         switch_bytes_mean: result.slots.iter().map(|slots| slots.bytes_mean()).fold(0.0, f64::max),
         leaf_bytes_mean: leaves.bytes_mean,
         leaf_bytes_peak: leaves.bytes_peak,

@@ -52,6 +52,9 @@ pub struct RunRecord {
     pub cores_locked: Option<f64>,
     /// How long a packet waits for a core, mean over all switches.
     pub core_wait_us: Option<f64>,
+    /// The share of time for which the ports that lead packets back were busy, at the switch where they were most; null where none pass again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recirculation_busy: Option<f64>,
     /// The mean over time of payload memory in use, at the switch where that is highest.
     pub switch_bytes_mean: f64,
     /// The same at a leaf, mean over all leaves that had any in use.

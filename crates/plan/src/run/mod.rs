@@ -272,6 +272,9 @@ fn simulation<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJ
     if let Some(processing) = prepared.processing {
         simulation.process(processing).map_err(|error| prepared.refuse(&error))?;
     }
+    if let Some(pipeline) = &prepared.pipeline {
+        simulation.recirculate(pipeline.clone()).map_err(|error| prepared.refuse(&error))?;
+    }
     if let Some(interval) = prepared.memory_interval {
         simulation.sample_memory(interval);
     }

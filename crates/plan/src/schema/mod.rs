@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `network`, `jobs`, `traffic`, `beside`, `faults`, `run`, `plot` | the keys of each section |
+//! | `network`, `hardware`, `jobs`, `traffic`, `beside`, `faults`, `run`, `plot` | the keys of each section |
 //! | [`system`] | the keys of each system |
 //! | `models`, `workloads`, `noise`, `named` | values of some of them |
 //! | [`choices`] | values that are a word or something longer |
@@ -15,6 +15,7 @@ use crate::reading::units::{Bytes, Count, Fraction, Time};
 mod beside;
 pub mod choices;
 mod faults;
+mod hardware;
 mod jobs;
 mod models;
 mod named;
@@ -30,6 +31,7 @@ mod workloads;
 
 pub use beside::{Flow, Limit, LimitHosts, Member, Place, Step};
 pub use faults::{Faults, KindName, LinkFaults, Links, Timed, TimedKind};
+pub use hardware::{Hardware, HardwareKeys, HardwareName};
 pub use jobs::{Element, FILE_KEY, JOB_KEYS, Job, JobKeys, Placement, ServerPlacement, Servers, Workers};
 pub use models::Model;
 pub use named::{PatternName, Routing};

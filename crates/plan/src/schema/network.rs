@@ -4,6 +4,7 @@ use fanin_core::Duration;
 use fanin_sim::lossless::{Arbitration, MadePackets};
 use serde::Deserialize;
 
+use super::hardware::Hardware;
 use super::named::Routing;
 use crate::reading::units::{Bytes, Count, Fraction, Rate, Time};
 
@@ -62,6 +63,8 @@ pub struct Network {
     pub lossless: Option<Lossless>,
     /// What switches compute with; they add in no time where it is not given.
     pub processor: Option<Processor>,
+    /// Limits of switches that aggregate, as those of a prototype's; none where it is not given.
+    pub hardware: Option<Hardware>,
     /// A packet that finds more than this queued is marked; none is where it is not given.
     pub ecn: Option<Bytes>,
     /// How much a host queues before its jobs wait.

@@ -9,7 +9,7 @@ use fanin_plan::run::{self, Finished};
 use fanin_plan::schema::Expect;
 use fanin_plan::{Plan, PlanError};
 use fanin_systems::System;
-use values::{JOBS, Key, LOSSLESS_KEYS, NETWORK, OTHERS, PROCESSOR_KEYS, Try};
+use values::{HARDWARE_KEYS, JOBS, Key, LOSSLESS_KEYS, NETWORK, OTHERS, PROCESSOR_KEYS, Try};
 
 /// Three leaves of five hosts; twelve workers leave one host of each leaf free.
 const BASE: &str = r#"
@@ -118,11 +118,15 @@ fn try_all(systems: &[&str], path: &str, table: &[Key], with: &[&str], changing:
     faults
 }
 
-/// Nothing is silently ignored, and every key of the table changes something of some system.
+/// Keys that only say what a plan may not need: it is refused, or they change nothing.
+const LIMITS: &[&str] = &["network.hardware.memory"];
+
+/// Nothing is silently ignored, and every key of the table changes something of some system, or is a limit.
 fn check(systems: &[&str], path: &str, table: &[Key], with: &[&str]) {
     let mut changing = BTreeSet::new();
     let mut faults = try_all(systems, path, table, with, &mut changing);
-    let never = table.iter().map(|(key, _)| format!("{path}.{key}")).filter(|key| !changing.contains(key));
+    let never =
+        table.iter().map(|(key, _)| format!("{path}.{key}")).filter(|key| !changing.contains(key) && !LIMITS.contains(&key.as_str()));
     faults.extend(never.map(|key| format!("{key} changes nothing of any system")));
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
@@ -147,6 +151,12 @@ fn keys_of_lossless_networks() {
 fn keys_of_processors() {
     let with = ["network.processor={ cores = 4, packet_time = \"1us\" }"];
     check(&["tree", "canary", "flare", "ring"], "network.processor", PROCESSOR_KEYS, &with);
+}
+
+#[test]
+fn keys_of_hardware() {
+    let with = ["network.hardware={ aggregation_rate = \"50Gb/s\" }"];
+    check(&["tree", "canary"], "network.hardware", HARDWARE_KEYS, &with);
 }
 
 #[test]

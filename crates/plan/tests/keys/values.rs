@@ -61,6 +61,7 @@ pub const NETWORK: &[Key] = &[
     ("queue", &[with(&[TRAFFIC], "\"1200B\""), with(&[LOSSLESS, UNRELIABLE], "\"64KiB\"")]),
     ("lossless", &[bare("{ model = \"output-queued\", input = \"2KiB\" }")]),
     ("processor", &[bare("{ cores = 4, packet_time = \"200ns\" }")]),
+    ("hardware", &[bare("{ aggregation_rate = \"20Gb/s\" }")]),
     ("ecn", &[with(&[TRAFFIC], "\"1200B\"")]),
     ("nic_queue", &[with(&["jobs.0.message=512KiB"], "\"1200B\"")]),
     ("frame_overhead", &[bare("99")]),
@@ -105,6 +106,22 @@ pub const PROCESSOR_KEYS: &[Key] = &[
     ("place_time", &[with(&[CORES], "\"100ns\""), with(&[SPARSE_CORES, "jobs.0.density=0.2"], "\"100ns\"")]),
     ("locks", &[with(&[CORES], "true")]),
     ("memory", &[with(&[CORES], "\"4KiB\"")]),
+];
+
+const PASSES: &str = "network.hardware={ elements = 64, recirculation = \"100Gb/s\" }";
+const GROUPS: &str = "network.hardware={ groups = 14, recirculation = \"100Gb/s\" }";
+
+/// `network.hardware`.
+pub const HARDWARE_KEYS: &[Key] = &[
+    ("preset", &[bare("\"xdp\"")]),
+    ("elements", &[with(&[PASSES], "128")]),
+    ("recirculation", &[with(&[PASSES], "\"50Gb/s\"")]),
+    ("pass_time", &[with(&[PASSES], "\"1us\"")]),
+    ("groups", &[with(&[PASSES], "14"), with(&[PASSES, "jobs.0.trees=2"], "1")]),
+    ("groups_per_pass", &[with(&[GROUPS], "7")]),
+    ("scan_rate", &[with(&[PASSES], "1000000000")]),
+    ("aggregation_rate", &[with(&[PASSES], "\"20Gb/s\"")]),
+    ("memory", &[with(&[PASSES], "\"1KiB\"")]),
 ];
 
 /// Keys of `[[jobs]]`, those of every job and those of all systems.

@@ -51,10 +51,15 @@ where
 
     /// Whether a packet that has arrived by a link is a contribution that a node of the switch there adds.
     pub(super) fn is_to_be_added(&self, number: u32, place: u32) -> bool {
-        let (head, rest) = (self.net.packets.get(place), self.net.packets.rest(place));
+        self.net.packets.rest(place).header.kind() == PacketKind::Contribution && self.is_for_node(number, place)
+    }
+
+    /// Whether a packet that has arrived by a link is for a node of the switch there.
+    pub(super) fn is_for_node(&self, number: u32, place: u32) -> bool {
+        let head = self.net.packets.get(place);
         let (label, to) = (head.label(), self.net.links[number as usize].to);
         let is_for_switch = label.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || label.destination == to;
-        if !is_for_switch || head.has(flags::BACKGROUND) || rest.header.kind() != PacketKind::Contribution {
+        if !is_for_switch || head.has(flags::BACKGROUND) {
             return false;
         }
         let node = (to as usize * self.scenario.jobs.len() + label.job as usize) * ROLES + Role::Switch as usize;
@@ -71,7 +76,7 @@ where
         }
         let now = self.net.now;
         let adder = &mut self.net.adders[number as usize];
-        let (work_ps, waits_ps) = ((bytes * adder.byte_time) >> 16, adder.until_ps.saturating_sub(now));
+        let (work_ps, waits_ps) = (adder.work_ps(bytes), adder.until_ps.saturating_sub(now));
         if waits_ps + work_ps > adder.limit_ps {
             self.net.links[number as usize].packets_dropped += 1;
             self.net.drop_packet(place, DropReason::QueueFull);

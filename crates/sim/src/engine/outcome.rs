@@ -73,6 +73,7 @@ where
             links: links.collect(),
             programs: self.programs.results(),
             processors: self.processors.as_ref().map_or_else(Vec::new, |known| known.results()),
+            pipelines: self.pipelines.as_ref().map_or_else(Vec::new, |known| known.results()),
             memory: self.net.memory.finish(end, &self.net.slots),
             series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),
             watched,
