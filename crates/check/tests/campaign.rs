@@ -151,7 +151,7 @@ fn sharp_bears_what_the_others_bear() {
 }
 
 /// Seeds of the campaign of allreduces over machines alone.
-const MACHINES_SEEDS: u64 = 600;
+const MACHINES_SEEDS: u64 = 300;
 
 #[test]
 fn allreduces_over_machines_bear_what_the_others_bear() {
