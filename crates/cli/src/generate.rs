@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use fanin_workload::generate::{Recompute, Settings, Sharding, generate};
-use fanin_workload::{Element, Summary, WorkloadError, validate};
+use fanin_workload::{Element, Summary, WorkloadError, durations, validate};
 
 use crate::{import, quantities, workload};
 
@@ -79,12 +79,16 @@ pub struct WorkloadArgs {
     /// Change one of the model's numbers, as layers=40; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Take times of computing from this trace, in place of computed ones: files of one format that fanin import reads, or a workload
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    durations: Vec<PathBuf>,
 }
 
 const AFTER: &str = "\
 Computing takes operations over peak times utilisation: two for each parameter and token forward, twice as many backward, and attention's products.
 ddp: gradients are summed in buckets. zero: they are reduced and scattered, and parameters gathered after the update. fsdp: parameters are
 gathered for each layer's pass. crates/workload/models.toml has the sizes and their sources; docs/workloads.md describes what is written.
+--durations: computations of the same name as in the trace take its time, all others their part of its time between the same collectives.
 Exit codes: 0 all is well, 2 the input is wrong.";
 
 /// What becomes of gradients and parameters.
@@ -156,10 +160,15 @@ pub fn run(args: &WorkloadArgs) -> ExitCode {
 }
 
 fn generated(args: &WorkloadArgs) -> Result<()> {
-    let made = generate(&args.settings()).map_err(|what| WorkloadError::new("fanin workload", what))?;
+    let mut made = generate(&args.settings()).map_err(|what| WorkloadError::new("fanin workload", what))?;
+    let inputs = import::inputs(&args.durations)?;
+    let measured = if inputs.is_empty() { None } else { Some(durations::apply(&mut made, &inputs)?) };
     let checked = validate(&made, "fanin workload")?;
     if let Some(out) = &args.out {
         import::written(&made, out)?;
+    }
+    if let Some(measured) = &measured {
+        print!("{}", workload::durations(measured, inputs.len()));
     }
     if args.summary {
         print!("{}\n{}", made.name.clone() + "\n", workload::summary(&Summary::new(&made, &checked)));

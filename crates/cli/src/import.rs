@@ -65,11 +65,7 @@ pub fn run(args: &ImportArgs) -> ExitCode {
 }
 
 fn imported(args: &ImportArgs) -> Result<()> {
-    let mut inputs = Vec::new();
-    for path in &args.files {
-        let name = path.display().to_string();
-        inputs.push(Input::new(&name, bytes_of(path, &name)?)?);
-    }
+    let inputs = inputs(&args.files)?;
     if Format::of(&inputs[0]).is_none()
         && let Some(format) = NetworkFormat::of(&inputs[0])
     {
@@ -92,6 +88,15 @@ fn imported(args: &ImportArgs) -> Result<()> {
         print!("\n{}", workload::summary(&Summary::new(&found.workload, &checked)));
     }
     Ok(())
+}
+
+/// What is in files.
+pub fn inputs(files: &[PathBuf]) -> Result<Vec<Input>, WorkloadError> {
+    let read = |path: &PathBuf| {
+        let name = path.display().to_string();
+        Input::new(&name, bytes_of(path, &name)?)
+    };
+    files.iter().map(read).collect()
 }
 
 /// A file's bytes, of which there may be as many as come out of gzip.

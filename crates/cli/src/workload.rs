@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use fanin_core::Duration;
 use fanin_pictures::table::STYLE;
 use fanin_plan::units::bytes_about;
+use fanin_workload::durations::Durations;
 use fanin_workload::network::{Cable, Network};
 use fanin_workload::summary::CollectiveRow;
 use fanin_workload::{Report, Summary};
@@ -20,6 +21,24 @@ pub fn report(report: &Report, files: usize) -> String {
         let _ = writeln!(text, "assumed: {one}");
     }
     text
+}
+
+/// What a trace said of a model's computations.
+pub fn durations(found: &Durations, files: usize) -> String {
+    let all = found.by_name + found.by_collectives + found.computed;
+    let between = if found.by_collectives > 0 {
+        format!(" between collectives of {}", counted(found.iterations.into(), "iteration"))
+    } else {
+        String::new()
+    };
+    format!(
+        "durations of {}, by their names {}, by the time{between} {}, as computed {}\nfrom {}",
+        counted(all, "computation"),
+        found.by_name,
+        found.by_collectives,
+        found.computed,
+        report(&found.report, files)
+    )
 }
 
 /// A time for people.

@@ -253,6 +253,12 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
     if axes.is_empty() {
         header.push("system".into());
     }
+    // What ran is never left unsaid: hosts do by messages what a job's system does not have.
+    let with_collectives = finished.iter().any(|run| run.record.ran.is_some());
+    if with_collectives {
+        header.extend(["collective".into(), "ran".into()]);
+    }
+    let texts = header.len();
     let with_jobs = finished.iter().any(|run| run.record.workers > 0);
     let extras: Vec<&Extra> = EXTRAS.iter().filter(|extra| finished.iter().any(|run| (extra.value)(&run.record).is_some())).collect();
     // Jobs with a workload have iterations in their place.
@@ -265,7 +271,7 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
     }
     header.extend(extras.iter().map(|extra| extra.title.to_string()));
     header.extend(["link use".into(), "dropped".into(), "sent again".into(), "census".into()]);
-    let numbers = header.len() - axes.len().max(1);
+    let numbers = header.len() - texts;
     table.set_header(header);
     for column in table.column_iter_mut().rev().take(numbers) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -275,6 +281,11 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
         let mut row: Vec<Cell> = point.labels.iter().map(Cell::new).collect();
         if axes.is_empty() {
             row.push(Cell::new(runs.first().map_or("", |run| run.system.as_str())));
+        }
+        if with_collectives {
+            let text =
+                |value: fn(&RunRecord) -> Option<&String>| Cell::new(runs.first().and_then(|run| value(run)).map_or("", String::as_str));
+            row.extend([text(|run| run.collective.as_ref()), text(|run| run.ran.as_ref())]);
         }
         if with_vectors {
             row.push(spread(&runs, |run| run.completion_us, 1));

@@ -13,6 +13,7 @@ use fanin_workload::ranks::ranks_text;
 use serde_json::json;
 
 use crate::build::{Listed, Prepared};
+use crate::jobs::collective::kind_of;
 use crate::perfetto::Events;
 use crate::workload::{PreparedProgram, trace};
 use crate::{Plan, PlanError};
@@ -90,7 +91,8 @@ fn wanted_blocks(prepared: &Prepared, text: &str) -> Result<WantedBlocks, String
             let host = |(rank, host): (usize, &NodeId)| format!("rank {rank} on {}", prepared.topology.name(*host));
             let ranks = prepared.jobs[*number].hosts.iter().enumerate().map(host).collect();
             let of = BlocksOf { job: *number as u16, operation };
-            Ok(WantedBlocks { of, name: format!("blocks of job {job}, operation {operation}"), ranks, has_transfers: false })
+            let has_transfers = matches!(kind_of(&prepared.jobs[*number]), fanin_core::CollectiveKind::AllToAll { .. });
+            Ok(WantedBlocks { of, name: format!("blocks of job {job}, operation {operation}"), ranks, has_transfers })
         }
         Listed::Program(number) => {
             let (group, operation) = rest.rsplit_once(':').ok_or_else(|| format!("JOB:GROUP:NUMBER, since job {job} has a workload"))?;

@@ -12,6 +12,7 @@
 //! | [`mod@summary`] | what is in a workload |
 //! | [`import`] | traces and workloads of other tools |
 //! | [`generate`] | workloads from published sizes of models |
+//! | [`durations`] | times of a trace in place of computed ones |
 //! | [`mod@report`] | what importers left out and assumed |
 //! | [`network`] | networks of other tools |
 //! | [`run`] | a workload run through with communication that takes no time |
@@ -45,6 +46,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod durations;
 pub mod error;
 pub mod file;
 pub mod flat;

@@ -24,7 +24,7 @@ use crate::jobs::placement::{Free, apply_operator, place_jobs};
 use crate::jobs::training::{arrivals, check, driven, schedule, starts};
 use crate::jobs::workload::keys::check_keys;
 use crate::jobs::workload::lanes::{Lanes, PreparedProgram, lanes};
-use crate::jobs::{PreparedJob, aggregators, beside, indices, size};
+use crate::jobs::{PreparedJob, aggregators, beside, collective, indices, size};
 use crate::network::file::Capability;
 use crate::network::processor::processing;
 use crate::network::{capabilities, forwarding, hardware, network, rates};
@@ -62,6 +62,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
     placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
+    placed.iter_mut().try_for_each(|job| collective::apply(&refuse, job))?;
     follow_network(&topology, &mut placed);
     if let Some(keys) = &hardware {
         hardware::scan(keys, &mut placed, true);

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `prepared` | a job on its hosts |
+//! | [`collective`] | which collective a job does, and who does it |
 //! | [`placement`] | which hosts carry which workers |
 //! | [`rows`] | jobs from a file, a row each |
 //! | [`training`] | jobs that compute and reduce in turn |
@@ -16,6 +17,7 @@
 
 pub mod aggregators;
 pub mod beside;
+pub mod collective;
 pub mod faults;
 pub mod indices;
 pub mod operators;

@@ -4,6 +4,7 @@ use fanin_core::NodeId;
 use fanin_sim::topology::Topology;
 use fanin_systems::JobSpec;
 
+use super::collective::{kind_of, vectors_in_all};
 use super::prepared::PreparedJob;
 use crate::reading::size::RUN_BYTES_MAX;
 use crate::reading::units::bytes_about;
@@ -102,7 +103,8 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
                 ((message as f64 * share * 4.0) as u64, format!("the sum of sparse vectors of {}", bytes_about(message)))
             }
             None => {
-                let bytes = message.saturating_mul(2).saturating_mul(workers);
+                let in_all = vectors_in_all(kind_of(job));
+                let bytes = message.saturating_mul(in_all).saturating_mul(2).saturating_mul(workers);
                 (bytes, format!("real elements of {workers} workers, in and out, of {} each,", bytes_about(message)))
             }
         };

@@ -1,13 +1,14 @@
 //! Training jobs: iterations of a phase in which workers compute and one in which they reduce. The phases do not overlap.
 
-use fanin_core::{Duration, Instant};
+use fanin_core::{CollectiveKind, Duration, Instant};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::{Compute, JobSchedule};
 
+use super::collective;
 use super::prepared::PreparedJob;
 use crate::reading::units::Time;
 use crate::reading::{PlanError, Refuse};
-use crate::schema::{JobKeys, Model};
+use crate::schema::{CollectiveName, JobKeys, Model};
 
 impl JobKeys {
     /// Whether the job trains.
@@ -27,7 +28,7 @@ impl JobKeys {
     }
 
     /// Operations in which a vector is reduced.
-    fn tensors(&self, message_bytes: u64) -> u64 {
+    pub fn tensors(&self, message_bytes: u64) -> u64 {
         let tensor_bytes = self.tensor.map_or(message_bytes, |bytes| bytes.0).clamp(1, message_bytes.max(1));
         message_bytes.div_ceil(tensor_bytes).max(1)
     }
@@ -76,10 +77,16 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
         return Err(refuse.say(&path(common.operations_key()), total, format!("at most {OPERATIONS_MAX} operations in all")));
     }
     let tensor = |index: u64| (message_bytes - index * tensor_bytes).min(tensor_bytes) / element_bytes;
+    let (kind, workers) = (collective::kind_of(job), job.hosts.len() as u32);
+    let in_all = |index: u64| collective::elements_in_all(kind, workers, tensor(index));
+    let kinds = if kind == CollectiveKind::Allreduce { Vec::new() } else { vec![kind; total as usize] };
+    if !kinds.is_empty() {
+        collective::check_operation(refuse, job, in_all(0))?;
+    }
     let compute = Compute { operations: operations as u32, mean: common.compute_mean(), spread: common.compute_spread.0 };
     Ok(JobSchedule {
-        elements: (0..total).map(|operation| tensor(operation % operations)).collect(),
-        kinds: Vec::new(),
+        elements: (0..total).map(|operation| in_all(operation % operations)).collect(),
+        kinds,
         element_bytes: element_bytes as u32,
         values: job.op.dtype,
         sparsity: job.system.sparsity(),
@@ -137,7 +144,9 @@ pub fn check(refuse: &Refuse<'_>, entry: usize, common: &JobKeys) -> Result<(), 
     if common.model.is_none() && common.workload.is_none() && refuse.has(&path("scale")) {
         return Err(refuse.at(&path("scale"), "no such key without a model or a workload"));
     }
-    if common.message.is_none() && common.model.is_none() && common.workload.is_none() {
+    collective::check(refuse, entry, common)?;
+    let is_barrier = common.collective == Some(CollectiveName::Barrier);
+    if common.message.is_none() && common.model.is_none() && common.workload.is_none() && !is_barrier {
         return Err(refuse.at(&path("message"), "a length, such as \"4MiB\", or else a model or a workload"));
     }
     if common.tensor.is_some_and(|bytes| bytes.0 == 0) {

@@ -11,9 +11,9 @@ use fanin_systems::{AggregatorUse, KeyUse, KeysOf, System, UNRELIABLE};
 
 use super::{Plan, Point};
 use crate::jobs::aggregators;
-use crate::reading::tree::{Origin, parse_path};
+use crate::reading::tree::{Kind, Origin, parse_path};
 use crate::reading::{PlanError, Refuse};
-use crate::schema::{Element, Job, PayloadName, Routing, Servers, Setup, ShapeName};
+use crate::schema::{Element, JOB_KEYS, Job, PayloadName, Routing, Servers, Setup, ShapeName};
 
 /// A key, whether something uses it, and what is expected where nothing does.
 struct Rule {
@@ -60,6 +60,7 @@ fn rules(point: &Point) -> Vec<Rule> {
     of_network(&point.setup, &mut rules);
     for (index, job) in point.setup.jobs.iter().enumerate() {
         of_job(index, job, &mut rules);
+        of_system(index, job, point, &mut rules);
     }
     of_the_rest(&point.setup, &mut rules);
     rules
@@ -76,7 +77,7 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
         _ => false,
     };
     let has_background = !setup.general.traffic.is_empty() || !setup.general.flows.is_empty();
-    let has_routed = jobs.iter().any(|job| job.system.is_routed(network.aggregating.is_some()));
+    let has_routed = jobs.iter().any(|job| job.runs().is_routed(network.aggregating.is_some()));
     let one_way = "in a network with one way from each host to each other one";
     rule("routing", !single, one_way);
     let neighbours = "without traffic, flows or jobs whose packets go further than to the next node: those of tree, panama, switchml, flare and sharp do not";
@@ -93,7 +94,7 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     for key in ["conga_time", "conga_aging"] {
         rule(key, by(&[Routing::Conga]), "without routing = \"conga\"");
     }
-    let sums_at_switches = |job: &Job| job.system.sums_at_switches();
+    let sums_at_switches = |job: &Job| job.runs().sums_at_switches();
     let no_sums = "without a job whose sums are made at switches";
     rule("aggregating", jobs.iter().any(sums_at_switches), no_sums);
     rule("lossless.made_packets", jobs.iter().any(sums_at_switches), no_sums);
@@ -113,9 +114,22 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     );
     let expected =
         format!("without {}: flare has slots of each job, as a key of [[jobs]], and other systems have their window", aggregators::users());
-    rule("aggregators", jobs.iter().any(|job| aggregators::uses(&job.system)), &expected);
-    let divides = |job: &Job| matches!(job.system.aggregators(), Some(AggregatorUse::Pool(_)));
+    rule("aggregators", jobs.iter().any(|job| aggregators::uses(&job.runs())), &expected);
+    let divides = |job: &Job| matches!(job.runs().aggregators(), Some(AggregatorUse::Pool(_)));
     rule("slot_versions", jobs.iter().any(divides), "without a job of switchml");
+}
+
+/// A system's own keys say nothing of what its hosts do in its place.
+fn of_system(index: usize, job: &Job, point: &Point, rules: &mut Vec<Rule>) {
+    let used = job.runs() == job.system;
+    let path = format!("jobs.{index}");
+    let Some(Kind::Table(keys)) = point.tree.find(&parse_path(&path)).map(|tree| &tree.kind) else { return };
+    let own = keys.iter().map(|(key, _)| key.name.as_str()).filter(|key| *key != "system" && !JOB_KEYS.contains(key));
+    rules.extend(own.map(|key| Rule {
+        path: format!("jobs[{index}].{key}"),
+        used,
+        expected: format!("beside a collective that {} has not, and that the job's hosts do by messages", job.system.name()),
+    }));
 }
 
 /// Keys that every system shares.
@@ -137,7 +151,7 @@ fn of_job(index: usize, job: &Job, rules: &mut Vec<Rule>) {
         rule(key, shares_hosts, "where every rank has a host of its own");
     }
     let mode = Mode {
-        system: job.system,
+        system: job.runs(),
         element: common.element,
         reliable: common.reliable,
         servers: !matches!(common.servers, Some(Servers::Count(0))),

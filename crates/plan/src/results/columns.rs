@@ -22,6 +22,8 @@ pub enum ColumnKind {
     Count,
     /// Numbers.
     Number,
+    /// Texts, and no column where no run has one.
+    TextIfAny,
     /// Numbers, and no column where no run has one.
     IfAny,
     /// Yes or no.
@@ -39,6 +41,8 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("seed", ColumnKind::Count),
     ("repetition", ColumnKind::Count),
     ("params", ColumnKind::Params),
+    ("collective", ColumnKind::TextIfAny),
+    ("ran", ColumnKind::TextIfAny),
     ("hosts", ColumnKind::Count),
     ("workers", ColumnKind::Count),
     ("message_bytes", ColumnKind::Count),
@@ -129,7 +133,7 @@ pub(crate) fn columns(records: &[&RunRecord], rows: &[serde_json::Value]) -> Vec
             // In the order of the plan.
             ColumnKind::Params => records.iter().flat_map(|record| record.params.iter().map(|(key, _)| key.clone())).collect(),
             ColumnKind::Reasons => rows.iter().filter_map(|row| row[field].as_object()).flat_map(|table| table.keys().cloned()).collect(),
-            ColumnKind::IfAny if rows.iter().all(|row| row.get(field).is_none()) => continue,
+            ColumnKind::IfAny | ColumnKind::TextIfAny if rows.iter().all(|row| row.get(field).is_none()) => continue,
             _ => {
                 columns.push(CsvColumn { field, key: None, kind });
                 continue;

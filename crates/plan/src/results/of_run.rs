@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanin_core::{Duration, Failure, Instant, Suspect, Tally};
+use fanin_core::{CollectiveKind, Duration, Failure, Instant, Suspect, Tally};
 use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::{Ended, Tallies};
 use fanin_sim::{JobResult, RunResult, Shape, Topology};
@@ -15,7 +15,8 @@ use super::record::{DeathRecord, JobRecord, LinkRecord, ManyJobs, RunRecord};
 use super::workload::record as workload_record;
 use crate::build::{Listed, Prepared};
 use crate::jobs::PreparedJob;
-use crate::schema::PayloadName;
+use crate::jobs::collective::{kind_of, vectors_in_all};
+use crate::schema::{CollectiveName, PayloadName};
 
 /// The records of the plan's jobs, in their order.
 fn job_records(prepared: &Prepared, result: &RunResult) -> Vec<JobRecord> {
@@ -62,6 +63,8 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         seed: prepared.scenario.seed,
         repetition: 0,
         params: Vec::new(),
+        collective: joined(&jobs, |job| job.collective),
+        ran: joined(&jobs, |job| job.ran),
         hosts: topology.map.hosts(),
         workers: jobs.iter().map(|job| job.workers).sum(),
         message_bytes: jobs.first().map_or(0, |job| job.message_bytes),
@@ -119,6 +122,13 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
     }
 }
 
+/// What jobs say, each once where several in a row say the same; nothing where none does.
+fn joined(jobs: &[JobRecord], said: impl Fn(&JobRecord) -> Option<&'static str>) -> Option<String> {
+    let mut all: Vec<&str> = jobs.iter().filter_map(said).collect();
+    all.dedup();
+    (!all.is_empty()).then(|| all.join("+"))
+}
+
 /// Why a run was over, as results have it.
 fn ended(ended: Ended) -> &'static str {
     match ended {
@@ -172,6 +182,9 @@ impl Leaves {
 /// timeout, and r is the leader's time.
 fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
     let [job] = prepared.jobs.as_slice() else { return None };
+    if kind_of(job) != CollectiveKind::Allreduce {
+        return None;
+    }
     // The model has one timeout for all, exactly; a root that sends as soon as all is here may wait longer for the last contribution, but no longer
     // than the model has that on its way.
     let System::Canary(CanaryParameters {
@@ -255,6 +268,26 @@ fn failure(jobs: &[JobRecord], result: &RunResult, prepared: &Prepared) -> Optio
         .then(|| format!("time limit of {} reached before the traffic was through", prepared.scenario.time_limit))
 }
 
+/// Length of the vector that each worker brings, or ends with: of one operation, or of those of an iteration together, with what rounding up
+/// shares adds.
+fn message_bytes(job: &PreparedJob, ran: &JobResult) -> u64 {
+    let common = &job.settings.common;
+    let planned = common.message_bytes(job.op.dtype.bytes() as u64);
+    if kind_of(job) == CollectiveKind::Allreduce {
+        return planned;
+    }
+    let operations = common.tensors(planned) as usize;
+    ran.message_bytes.iter().take(operations).sum::<u64>() / vectors_in_all(kind_of(job))
+}
+
+/// The vector's length over the time of an operation; a barrier has none.
+fn goodput_gbps(job: &PreparedJob, ran: &JobResult, operation: usize) -> Option<f64> {
+    match kind_of(job) {
+        CollectiveKind::Barrier => None,
+        kind => ran.goodput_gbps(operation).map(|in_all| in_all / vectors_in_all(kind) as f64),
+    }
+}
+
 fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &Prepared) -> JobRecord {
     let (ran, slots, tallies) = (&result.jobs[number], &result.job_slots[number], &result.tallies[number]);
     let operations = ran.message_bytes.len();
@@ -293,13 +326,15 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         crashed_us: ran.crashed.map(|at| at.since(Instant::ZERO).as_us_f64()),
         iterations_us: phases.iterations_us,
         entry: job.listed,
-        system: job.system.name(),
+        system: job.settings.system.name(),
+        collective: job.settings.common.collective.map(CollectiveName::name),
+        ran: job.settings.common.collective.map(|_| job.system.name()),
         workers: job.hosts.len() as u32,
         operator: job.operator_name(),
-        message_bytes: job.settings.common.message_bytes(job.op.dtype.bytes() as u64),
+        message_bytes: message_bytes(job, ran),
         operations: operations as u32,
         completion_us: over_operations(&|operation| ran.completion(operation).map(Duration::as_us_f64)),
-        goodput_gbps: over_operations(&|operation| ran.goodput_gbps(operation)),
+        goodput_gbps: over_operations(&|operation| goodput_gbps(job, ran, operation)),
         worker_us_min: times.first().copied(),
         worker_us_median: median(&times),
         worker_us_max: times.last().copied(),
@@ -325,6 +360,8 @@ fn program_record(number: usize, result: &RunResult, prepared: &Prepared) -> Job
     JobRecord {
         entry: head.listed,
         system: head.system.name(),
+        collective: None,
+        ran: None,
         workers: head.hosts.len() as u32,
         operator: None,
         message_bytes: 0,

@@ -21,6 +21,12 @@ pub struct RunRecord {
     /// What the point sets.
     #[serde(serialize_with = "as_map")]
     pub params: Vec<(String, serde_json::Value)>,
+    /// The jobs' collectives, where the plan says them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collective: Option<String>,
+    /// Which systems did these: `exchange` where hosts did by messages what the job's system does not have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran: Option<String>,
     /// Hosts of the network.
     pub hosts: u32,
     /// Workers of all jobs.
@@ -183,6 +189,12 @@ pub struct JobRecord {
     pub entry: usize,
     /// Its system.
     pub system: &'static str,
+    /// Its collective, where the plan says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collective: Option<&'static str>,
+    /// Which system did that: `exchange` where the job's hosts did by messages what its system does not have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran: Option<&'static str>,
     /// Its workers.
     pub workers: u32,
     /// What its plan says that values are reduced by; a module's file has its SHA-256 beside the name.
@@ -194,7 +206,7 @@ pub struct JobRecord {
     pub operations: u32,
     /// Mean time of an operation; null where one did not complete.
     pub completion_us: Option<f64>,
-    /// Vector's length over the time of an operation, mean over operations.
+    /// Vector's length over the time of an operation, mean over operations; null for barriers, which have no vector.
     pub goodput_gbps: Option<f64>,
     /// Its servers.
     pub servers: u32,

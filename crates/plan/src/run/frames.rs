@@ -95,7 +95,7 @@ pub fn runs(records: &[&RunRecord]) -> Frame {
     for column in columns(records, &rows) {
         let values: Vec<Option<&Value>> = rows.iter().map(|row| column.value(row).filter(|value| !value.is_null())).collect();
         let made = match column.kind {
-            ColumnKind::Text => Column::Text(values.iter().map(|value| value.map(cell)).collect()),
+            ColumnKind::Text | ColumnKind::TextIfAny => Column::Text(values.iter().map(|value| value.map(cell)).collect()),
             ColumnKind::Count => Column::Count(values.iter().map(|value| value.and_then(Value::as_u64)).collect()),
             ColumnKind::Number | ColumnKind::IfAny => Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect()),
             ColumnKind::Flag => Column::Flag(values.iter().map(|value| value.and_then(Value::as_bool)).collect()),
@@ -164,6 +164,13 @@ pub fn jobs(records: &[&RunRecord]) -> Frame {
     frame.push("run", count(&|(run, _)| *run as u64));
     frame.push("entry", count(&|(_, job)| job.entry as u64));
     frame.push("system", Column::Text(all.iter().map(|(_, job)| Some(job.system.to_string())).collect()));
+    if all.iter().any(|(_, job)| job.ran.is_some()) {
+        let text = |value: fn(&crate::results::JobRecord) -> Option<&'static str>| {
+            Column::Text(all.iter().map(|(_, job)| value(job).map(str::to_string)).collect())
+        };
+        frame.push("collective", text(|job| job.collective));
+        frame.push("ran", text(|job| job.ran));
+    }
     frame.push("workers", count(&|(_, job)| u64::from(job.workers)));
     frame.push("message_bytes", count(&|(_, job)| job.message_bytes));
     frame.push("operations", count(&|(_, job)| u64::from(job.operations)));

@@ -287,6 +287,9 @@ fn with_network(name: &str, mut tree: Tree, network: &Path) -> Result<Tree, Plan
             if let Some((_, system)) = keys.iter().find(|(key, _)| key.name == "system") {
                 return Err(refuse("jobs.system: expected none, for jobs are planned for several systems", system));
             }
+            if let Some((_, collective)) = keys.iter().find(|(key, _)| key.name == "collective") {
+                return Err(refuse("jobs.collective: expected none, for what is predicted is that of allreduces", collective));
+            }
             keys.push((key("system"), given(Kind::Text("ring".into()))));
         }
     }

@@ -18,7 +18,7 @@ pub fn looks_like(text: &str) -> bool {
     let mut rest = text.trim_start();
     loop {
         rest = match rest {
-            _ if rest.starts_with("//") => rest.split_once('\n').map_or("", |(_, rest)| rest).trim_start(),
+            _ if rest.starts_with("//") || rest.starts_with('#') => rest.split_once('\n').map_or("", |(_, rest)| rest).trim_start(),
             _ if rest.starts_with("/*") => rest.split_once("*/").map_or("", |(_, rest)| rest).trim_start(),
             _ => return rest.starts_with("num_ranks"),
         }
@@ -48,7 +48,7 @@ impl<'a> Words<'a> {
         loop {
             let blanks = self.rest.len() - self.rest.trim_start().len();
             self.skip(blanks);
-            if self.rest.starts_with("//") {
+            if self.rest.starts_with("//") || self.rest.starts_with('#') {
                 self.skip(self.rest.find('\n').unwrap_or(self.rest.len()));
             } else if self.rest.starts_with("/*") {
                 let end = self.rest.find("*/").ok_or_else(|| self.error("a comment that does not end: expected */".into()))?;

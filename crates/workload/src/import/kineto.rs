@@ -101,6 +101,21 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
     Ok(Imported { workload, report })
 }
 
+/// Adds the spans of the GPU that the training program named itself (`torch.profiler.record_function`): by name, their time in picoseconds in all,
+/// and how many there are.
+///
+/// # Errors
+/// The file is no JSON of that form.
+pub fn named_spans(input: &Input, named: &mut BTreeMap<String, (u128, u64)>) -> Result<(), WorkloadError> {
+    let trace: Trace =
+        serde_json::from_slice(&input.bytes).map_err(|error| WorkloadError::new(&input.name, error.to_string()).at(error.line() as u64))?;
+    for (name, (time, count)) in trace.spans {
+        let (sum, all) = named.entry(name).or_default();
+        (*sum, *all) = (*sum + time, *all + count);
+    }
+    Ok(())
+}
+
 impl Communication {
     /// How many ranks there must be.
     fn ranks(&self) -> u32 {

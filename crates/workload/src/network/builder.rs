@@ -67,8 +67,14 @@ const RATE_UNITS: &[Unit] = &[
     ("Mbit/s", 1_000_000),
     ("Gbit/s", 1_000_000_000),
     ("Tbit/s", 1_000_000_000_000),
+    ("Gbits/s", 1_000_000_000),
     ("Gbit", 1_000_000_000),
     ("Mbit", 1_000_000),
+    ("mbps", 1_000_000),
+    ("gbps", 1_000_000_000),
+    ("tbps", 1_000_000_000_000),
+    ("GE", 1_000_000_000),
+    ("GbE", 1_000_000_000),
     ("M", 1_000_000),
     ("G", 1_000_000_000),
     ("T", 1_000_000_000_000),
@@ -79,7 +85,12 @@ pub(super) const RATE_EXPECTED: &str = "bits per second from 1kb/s to 100Tb/s, s
 
 /// A rate in bits per second, within the bounds of networks.
 pub(super) fn rate_of(text: &str) -> Option<u64> {
-    scaled(text, RATE_UNITS).filter(|rate| is_rate(*rate))
+    scaled(&without_blanks(text), RATE_UNITS).filter(|rate| is_rate(*rate))
+}
+
+/// A quantity whose unit is apart from its number.
+fn without_blanks(text: &str) -> String {
+    text.chars().filter(|one| !one.is_whitespace()).map(|one| if one == '\u{b5}' || one == '\u{3bc}' { 'u' } else { one }).collect()
 }
 
 /// The highest rate of a cable.
@@ -91,7 +102,7 @@ pub(super) fn is_rate(rate: u64) -> bool {
 
 /// A latency in picoseconds.
 pub(super) fn latency_of(text: &str) -> Option<u64> {
-    time_of(text).map(Duration::as_ps)
+    time_of(&without_blanks(text)).map(Duration::as_ps)
 }
 
 /// Whether a node is a host.
@@ -110,8 +121,9 @@ impl Kind {
     /// The kind that a word stands for, as tables and graphs have it.
     pub(super) fn of(word: &str) -> Option<Kind> {
         match word.trim().to_lowercase().as_str() {
-            "host" | "server" => Some(Kind::Host),
-            "switch" | "router" => Some(Kind::Switch),
+            "host" | "server" | "gpu" | "compute" | "worker" | "client" | "end-host" | "endhost" => Some(Kind::Host),
+            "switch" | "router" | "leaf" | "spine" | "superspine" | "super-spine" | "tor" | "aggregation" | "agg" | "core" | "edge"
+            | "nvswitch" => Some(Kind::Switch),
             _ => None,
         }
     }
@@ -120,10 +132,44 @@ impl Kind {
 /// Names of keys and columns, each with the words for it.
 pub(super) type Names = &'static [(&'static str, &'static [&'static str])];
 
-/// The name that a word of a file stands for, in any case of letters.
-pub(super) fn named(word: &str, names: Names) -> Option<&'static str> {
-    let word = word.trim().to_lowercase();
-    names.iter().find(|(name, others)| *name == word || others.contains(&word.as_str())).map(|(name, _)| *name)
+/// Units that may stand in a name, as in `bandwidth_gbps` and `Delay (us)`, with what is put behind a number.
+const NAMED_UNITS: &[(&str, &str)] = &[
+    ("gbps", "Gb/s"),
+    ("gb/s", "Gb/s"),
+    ("gbit/s", "Gb/s"),
+    ("mbps", "Mb/s"),
+    ("mb/s", "Mb/s"),
+    ("mbit/s", "Mb/s"),
+    ("bps", "b/s"),
+    ("bit/s", "b/s"),
+    ("ns", "ns"),
+    ("us", "us"),
+    ("\u{b5}s", "us"),
+    ("\u{3bc}s", "us"),
+    ("ms", "ms"),
+];
+
+/// The name that a word of a file stands for, in any case of letters, and the unit that it says of its numbers.
+pub(super) fn named(word: &str, names: Names) -> Option<(&'static str, Option<&'static str>)> {
+    let find = |word: &str| names.iter().find(|(name, others)| *name == word || others.contains(&word)).map(|(name, _)| *name);
+    let word: String = word.trim().to_lowercase().chars().map(|one| if " -.".contains(one) { '_' } else { one }).collect();
+    if let Some(found) = find(&word) {
+        return Some((found, None));
+    }
+    let (rest, unit) = match word.strip_suffix([')', ']']).and_then(|inner| inner.rsplit_once(['(', '['])) {
+        Some(parts) => parts,
+        None => word.rsplit_once('_')?,
+    };
+    let (_, unit) = NAMED_UNITS.iter().find(|(name, _)| *name == unit)?;
+    Some((find(rest.trim_end_matches('_'))?, Some(unit)))
+}
+
+/// A value with the unit that its name says, where it is a number alone.
+pub(super) fn with_unit(value: &str, unit: Option<&str>) -> String {
+    match unit.filter(|_| value.parse::<f64>().is_ok()) {
+        Some(unit) => format!("{value}{unit}"),
+        None => value.to_string(),
+    }
 }
 
 /// What a file says.

@@ -89,18 +89,29 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
         return Err(builder.error(topology.line, "nodes: expected a name and its data for each"));
     };
     let usual = topology.get("defaults").and_then(|defaults| defaults.get("kind")).and_then(Yaml::text);
+    let kind_of = |data: &Yaml| {
+        let group = data.get("group").and_then(Yaml::text).and_then(|group| topology.get("groups")?.get(group)?.get("kind")?.text());
+        data.get("kind").and_then(Yaml::text).or(group).or(usual).map(str::to_string)
+    };
+    // Labs of routers in software have no other nodes.
+    let all_linux = nodes.iter().all(|(_, data)| kind_of(data).as_deref() == Some("linux"));
     for (name, data) in nodes {
         let text = name.text().ok_or_else(|| builder.error(name.line, "expected the name of a node"))?;
-        let group = data.get("group").and_then(Yaml::text).and_then(|group| topology.get("groups")?.get(group)?.get("kind")?.text());
-        let kind = data.get("kind").and_then(Yaml::text).or(group).or(usual);
         let before = builder.nodes.len();
-        let kind = if kind == Some("linux") { Kind::Host } else { Kind::Switch };
+        let kind = match kind_of(data).as_deref() {
+            Some("linux") if all_linux => Kind::Unknown,
+            Some("linux") => Kind::Host,
+            _ => Kind::Switch,
+        };
         builder.node(text, kind, name.line)?;
         if builder.nodes.len() == before {
             return Err(builder.error(name.line, format!("{text:?}: expected each node once")));
         }
     }
-    report.assume("nodes of kind linux are hosts, others switches; rates and latencies are left to the plan");
+    report.assume(match all_linux {
+        true => "all nodes are of kind linux: those with one cable are hosts, others switches; rates and latencies are left to the plan",
+        false => "nodes of kind linux are hosts, others switches; rates and latencies are left to the plan",
+    });
     let empty = Vec::new();
     let links = match topology.get("links").map(|links| &links.what) {
         Some(What::List(links)) => links,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::builder::{Builder, Cable, KIND_EXPECTED, Kind, Names, RATE_EXPECTED, latency_of, named, rate_of};
+use super::builder::{Builder, Cable, KIND_EXPECTED, Kind, Names, RATE_EXPECTED, latency_of, named, rate_of, with_unit};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;
@@ -25,12 +25,12 @@ struct File {
 /// Keys of nodes, of links and of the graph, each with other names for it.
 const KEYS: Names = &[
     ("kind", &["type", "role"]),
-    ("rate", &["bandwidth", "speed", "capacity"]),
-    ("latency", &["delay"]),
+    ("rate", &["bandwidth", "speed", "capacity", "bw", "link_speed", "link_rate"]),
+    ("latency", &["delay", "link_delay", "link_latency"]),
     ("name", &["label"]),
     ("id", &[]),
-    ("source", &[]),
-    ("target", &[]),
+    ("source", &["src", "from"]),
+    ("target", &["dst", "to", "destination"]),
     ("key", &[]),
     ("count", &[]),
     ("cost", &[]),
@@ -40,9 +40,10 @@ const KEYS: Names = &[
 fn by_name(of: &Map<String, Value>, known: &[&str]) -> (Map<String, Value>, u64) {
     let (mut found, mut unknown) = (Map::new(), 0);
     for (key, value) in of {
-        match named(key, KEYS).filter(|name| known.contains(name)) {
-            Some(name) if name == key || !of.contains_key(name) && !found.contains_key(name) => {
-                drop(found.insert(name.into(), value.clone()))
+        match named(key, KEYS).filter(|(name, _)| known.contains(name)) {
+            Some((name, unit)) if name == key || !of.contains_key(name) && !found.contains_key(name) => {
+                let value = if unit.is_some() { Value::String(with_unit(&text(value), unit)) } else { value.clone() };
+                drop(found.insert(name.into(), value))
             }
             _ => unknown += 1,
         }
@@ -57,6 +58,11 @@ fn text(value: &Value) -> String {
         Value::Array(items) => {
             items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), String::from)).collect::<Vec<_>>().join("_")
         }
+        // 100e9 is as whole a number as 100000000000.
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(float) if float.fract() == 0.0 && (0.0..1e18).contains(&float) => (float as u64).to_string(),
+            _ => number.to_string(),
+        },
         other => other.to_string(),
     }
 }
@@ -94,29 +100,37 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
     let (graph, unknown) = by_name(&file.graph, &["rate", "latency", "name"]);
     report.leave_many("data of the graph that networks do not have", unknown, || input.name.clone());
     let usual = speed(&graph, "graph", builder)?;
-    let mut numbers = BTreeMap::new();
+    let (mut numbers, mut by_index) = (BTreeMap::new(), Vec::new());
     for (index, node) in file.nodes.iter().enumerate() {
         let (node, unknown) = by_name(node, &["id", "kind", "name"]);
-        let id = node.get("id").ok_or_else(|| builder.error(0, format!("nodes[{index}]: expected an id")))?;
+        let id = node.get("id").or_else(|| node.get("name")).ok_or_else(|| builder.error(0, format!("nodes[{index}]: expected an id")))?;
         let wrong = |word: &str| builder.error(0, format!("nodes[{index}]: kind = {word:?}: expected {KIND_EXPECTED}"));
         let kind = node.get("kind").map(text).map(|word| Kind::of(&word).ok_or_else(|| wrong(&word)));
         let kind = kind.transpose()?.unwrap_or(Kind::Unknown);
         let name = node.get("name").map_or_else(|| text(id), text);
         let before = builder.nodes.len();
         let number = builder.node(&name, kind, 0)?;
+        by_index.push(number);
         if builder.nodes.len() == before || numbers.insert(id.to_string(), number).is_some() {
             return Err(builder.error(0, format!("nodes[{index}]: {name:?}: expected each node once")));
         }
         report.leave_many("data of nodes beside id, kind and name", unknown, || format!("{}: nodes[{index}]", input.name));
     }
+    let has_number = file.nodes.iter().any(|node| node.get("id").is_some_and(Value::is_number));
     for (index, link) in file.links.iter().enumerate() {
         let (link, unknown) = by_name(link, &["source", "target", "key", "rate", "latency", "count", "cost"]);
         let place = format!("links[{index}]");
         let end = |key: &str| {
             let id = link.get(key).ok_or_else(|| builder.error(0, format!("{place}: expected a {key}")))?;
+            let by_place = || {
+                // So networkx 1 wrote links.
+                let place = id.as_u64().filter(|_| !has_number)?;
+                by_index.get(usize::try_from(place).ok()?).copied()
+            };
             numbers
                 .get(&id.to_string())
                 .copied()
+                .or_else(by_place)
                 .ok_or_else(|| builder.error(0, format!("{place}: {key} = {id}: expected the id of a node")))
         };
         let (from, to) = (end("source")?, end("target")?);

@@ -73,7 +73,7 @@ impl NetworkFormat {
     pub fn of(input: &Input) -> Option<NetworkFormat> {
         let head = String::from_utf8_lossy(&input.bytes[..input.bytes.len().min(64 << 10)]);
         let first = head.trim_start();
-        let line = first.lines().next().unwrap_or("").trim();
+        let line = cables::head_of(first);
         if first.starts_with('<') {
             return first.contains("<system").then_some(NetworkFormat::Nccl);
         }

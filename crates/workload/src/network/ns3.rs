@@ -10,7 +10,7 @@ use crate::report::Report;
 
 /// Whether a text begins as such a file does.
 pub fn looks_like(text: &str) -> bool {
-    let words: Vec<&str> = text.lines().next().unwrap_or("").split_whitespace().collect();
+    let words: Vec<&str> = super::cables::head_of(text).split_whitespace().collect();
     let numbers = words.iter().filter(|word| word.parse::<u64>().is_ok()).count();
     matches!((words.len(), numbers), (3, 3) | (6 | 7, 5..=6))
 }
@@ -54,6 +54,11 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
     let others: BTreeSet<u32> = ids[nvswitches as usize..].iter().copied().collect();
     let mut found = Vec::new();
     while let Some((line, words)) = next() {
+        // HPCC's own files end with words that say what their lines are.
+        if found.len() == links as usize && words[0].starts_with(|one: char| one.is_alphabetic()) {
+            report.leave("lines of text behind the last link", || format!("{}:{line}", input.name));
+            continue;
+        }
         let &[from, to, rate, latency, errors] = words.as_slice() else {
             return Err(builder.error(line, format!("{} words: expected both ends, rate, latency and share of errors", words.len())));
         };

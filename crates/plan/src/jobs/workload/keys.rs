@@ -6,7 +6,7 @@ use crate::reading::{PlanError, Refuse};
 use crate::schema::Job;
 
 /// Keys of a job that does without a workload.
-const NEITHER: &[&str] = &["message", "model", "iterations", "operations", "tensor", "compute", "element", "indices"];
+const NEITHER: &[&str] = &["message", "model", "iterations", "operations", "tensor", "compute", "element", "indices", "collective", "root"];
 /// Keys of a job that does a workload only.
 const ONLY: &[&str] = &["groups", "local_rate", "local_latency"];
 

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use fanin_core::{DType, Duration, ElementOp, Instant, NodeId, Operator};
 use fanin_sim::programs::{Call, Lane, LaneKind, LaneOperation, Program, ProgramJob, ProgramRank, Step};
-use fanin_systems::{LeaderRule, System, check_collective};
+use fanin_systems::{System, check_collective};
 use fanin_workload::flat::{Flat, Step as Node, node_name};
 use fanin_workload::{Collective, CollectiveKind as Kind, Transfer};
 
 use super::local::{Links, between_hosts};
 
 use crate::jobs::PreparedJob;
+use crate::jobs::collective::has_own;
 use crate::reading::{PlanError, Refuse};
 use crate::schema::Source;
 
@@ -236,13 +237,7 @@ impl Builder<'_> {
 
     /// Whether a group's system has a way of its own for a collective.
     fn is_own(&self, group: u32, collective: &Collective) -> bool {
-        let (system, asked) = (self.system_of(group), between_hosts(collective.kind, 0, 1));
-        let leads = match system {
-            // Who leads blocks of other collectives follows from their root or their shares.
-            System::Canary(parameters) => parameters.leader == LeaderRule::Rotating || collective.kind == Kind::AllReduce,
-            _ => true,
-        };
-        system.offers(asked) && leads
+        has_own(&self.system_of(group), between_hosts(collective.kind, 0, 1))
     }
 
     /// The hosts of a group with how many members each has, in the order of their numbers, in which neighbours are close to each other: so NCCL

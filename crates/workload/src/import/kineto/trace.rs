@@ -122,7 +122,12 @@ pub(super) struct Trace {
     /// Operations of gloo, which the host does.
     pub(super) gloo: u64,
     pub(super) host_events: u64,
+    /// Spans of the GPU that the program named: by name, picoseconds in all, and how many.
+    pub(super) spans: BTreeMap<String, (u128, u64)>,
 }
+
+/// Names of spans at most.
+const SPANS_MAX: usize = 1 << 16;
 
 /// A number, also where it is written as a text.
 pub(super) fn number(value: &Value) -> Option<u64> {
@@ -163,7 +168,21 @@ impl Trace {
             }
             "cpu_op" | "user_annotation" if name.starts_with("gloo:") => self.gloo += 1,
             "user_annotation" if name.starts_with("ProfilerStep#") => drop(self.steps.insert(name.to_string())),
+            "gpu_user_annotation" => {
+                self.host_events += 1;
+                self.keep_span(&event);
+            }
             _ => self.host_events += 1,
+        }
+    }
+
+    /// What the profiler names itself is none of the program's.
+    fn keep_span(&mut self, event: &Event) {
+        let (name, dur) = (event.name.as_deref().unwrap_or(""), event.dur.unwrap_or(0.0));
+        let is_own = !name.is_empty() && !name.starts_with("nccl:") && !name.starts_with("ProfilerStep#");
+        if is_own && dur > 0.0 && dur < 1e12 && (self.spans.len() < SPANS_MAX || self.spans.contains_key(name)) {
+            let (sum, count) = self.spans.entry(name.to_string()).or_default();
+            (*sum, *count) = (*sum + (dur * 1e6).round() as u128, *count + 1);
         }
     }
 }

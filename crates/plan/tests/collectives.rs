@@ -1,0 +1,154 @@
+//! `collective`: jobs without a workload that do something else than allreduces.
+
+use fanin_plan::Plan;
+use fanin_plan::results::RunRecord;
+use fanin_plan::run::{self, run};
+use fanin_systems::System;
+
+const NAMES: [&str; 7] = ["all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "barrier"];
+
+fn text(job: &str) -> String {
+    format!(
+        "[network]\nshape = \"fat-tree\"\nleaves = 2\nhosts_per_leaf = 4\nspines = 2\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
+         [[jobs]]\nworkers = 6\nplacement = \"packed\"\n{job}\n"
+    )
+}
+
+/// The records of all runs.
+fn records(job: &str, sets: &[&str]) -> Vec<RunRecord> {
+    let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+    let plan = Plan::parse("plan", &text(job), &sets, None).unwrap_or_else(|error| panic!("{job}: {error}"));
+    run::check(&plan).unwrap_or_else(|error| panic!("{job}: {error}"));
+    run(&plan, 1, || true).unwrap().into_iter().map(|finished| finished.record).collect()
+}
+
+fn error(job: &str) -> String {
+    match Plan::parse("plan", &text(job), &[], None).and_then(|plan| run::check(&plan)) {
+        Ok(()) => panic!("{job}: taken"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn every_system_does_every_collective_or_its_hosts_do_and_the_results_say_who() {
+    let mut own = Vec::new();
+    for system in System::all().iter().filter(|system| system.density().is_none()) {
+        let system = system.name();
+        for name in NAMES {
+            let message = if name == "barrier" { "" } else { "message = \"60000B\"\n" };
+            let job = format!("system = \"{system}\"\ncollective = \"{name}\"\noperations = 2\n{message}");
+            for payload in ["census", "elements"] {
+                let record = &records(&job, &[&format!("run.payload={payload}"), "faults.links=[{ loss = 0.002 }]"])[0];
+                let job = &record.jobs[0];
+                assert_eq!((record.census.as_str(), &record.failure), ("exact", &None), "{name} of {system}");
+                assert_eq!((job.system, job.collective), (system, Some(name)));
+                let ran = job.ran.unwrap();
+                assert!(ran == system || ran == "exchange", "{name} of {system} by {ran}");
+                if ran == system && name != "all-reduce" && payload == "census" {
+                    own.push(format!("{system} {name}"));
+                }
+                assert_eq!(job.goodput_gbps.is_none(), name == "barrier");
+                assert_eq!(job.message_bytes, if name == "barrier" { 0 } else { 60_000 }, "{name} of {system}");
+            }
+        }
+    }
+    let of = |system: &str| own.iter().filter(|one| one.starts_with(&format!("{system} "))).count();
+    assert_eq!((of("canary"), of("switchml"), of("exchange"), of("ring"), of("tree")), (5, 5, 6, 0, 0), "{own:?}");
+}
+
+#[test]
+fn goodput_is_the_length_of_a_workers_vector_over_the_time() {
+    // Four hosts of a star: each sends and receives three quarters of the vector, in packets of 1000 bytes with 40 bytes of headers more.
+    let star = "network={ shape = \"star\", hosts = 4, rate = \"8Gb/s\", latency = \"0ns\", frame_overhead = 40, frame_min = 64 }";
+    let one = |name: &str| {
+        let job = format!("system = \"exchange\"\ncollective = \"{name}\"\nmessage = \"4000000B\"\npayload = \"1000B\"");
+        let record = records(&job, &[star, "jobs.0.workers=4"]).remove(0);
+        (record.jobs[0].completion_us.unwrap(), record.jobs[0].goodput_gbps.unwrap())
+    };
+    for name in ["reduce-scatter", "all-gather", "all-to-all"] {
+        let (time_us, goodput) = one(name);
+        // 3 Mbyte at a byte a nanosecond, headers of packets and of acknowledgements beside.
+        assert!((3_120.0..3_600.0).contains(&time_us), "{name}: {time_us} us");
+        assert!((goodput - 4_000_000.0 * 8.0 / time_us / 1e3).abs() < 1e-9, "{name}: {goodput} Gb/s");
+    }
+    // All of it passes each link once, in a chain.
+    let (time_us, goodput) = one("broadcast");
+    assert!((4_160.0..4_800.0).contains(&time_us), "{time_us} us");
+    assert!((goodput - 32_000.0 / time_us).abs() < 1e-9);
+}
+
+#[test]
+fn shares_are_rounded_up_to_whole_elements() {
+    let length = |name: &str, message: &str| {
+        let job = format!("system = \"canary\"\ncollective = \"{name}\"\nmessage = \"{message}\"");
+        let record = records(&job, &[]).remove(0);
+        assert_eq!((record.census.as_str(), record.failure), ("exact", None), "{name}");
+        record.message_bytes
+    };
+    // 25 elements in six shares: five each.
+    assert_eq!(length("reduce-scatter", "100B"), 120);
+    assert_eq!(length("all-gather", "100B"), 120);
+    assert_eq!(length("all-to-all", "100B"), 120);
+    assert_eq!(length("reduce", "100B"), 100);
+}
+
+#[test]
+fn collectives_are_swept_and_trained_with() {
+    let job = "system = \"tree\"\nmessage = \"60000B\"\ntrees = 2\niterations = 2\ncompute = \"5us\"\ntensor = \"24000B\"";
+    let all = records(job, &["sweep={ \"jobs.0.collective\" = [\"all-reduce\", \"all-gather\", \"reduce\"] }"]);
+    let said: Vec<_> = all.iter().map(|record| (record.collective.as_deref().unwrap(), record.ran.as_deref().unwrap())).collect();
+    assert_eq!(said, [("all-reduce", "tree"), ("all-gather", "exchange"), ("reduce", "exchange")]);
+    assert!(all.iter().all(|record| record.is_good() && record.iteration_us.unwrap() > 5.0), "{all:?}");
+    assert!(all.iter().all(|record| record.jobs[0].operations == 6 && record.jobs[0].message_bytes == 60_000));
+    // Without the key nothing is said.
+    let plain = &records("system = \"tree\"\nmessage = \"60000B\"", &[])[0];
+    assert_eq!((&plain.collective, &plain.ran), (&None, &None));
+}
+
+#[test]
+fn roots_are_ranks() {
+    for root in [0, 5] {
+        for name in ["broadcast", "reduce"] {
+            for system in ["canary", "tree"] {
+                let job = format!("system = \"{system}\"\ncollective = \"{name}\"\nroot = {root}\nmessage = \"60000B\"");
+                assert!(records(&job, &[])[0].is_good());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name() {
+    let message = "message = \"60000B\"\n";
+    let cases = [
+        (
+            "system = \"tree\"\ncollective = \"allreduce\"",
+            "jobs[0].collective = \"allreduce\": expected \"all-reduce\" or \"reduce-scatter\" or \"all-gather\" or \"all-to-all\" or \"broadcast\" or",
+        ),
+        ("system = \"tree\"\ncollective = \"reduce\"\nroot = 6", "plan:13: jobs[0].root = 6: expected a rank below 6"),
+        (
+            "system = \"tree\"\ncollective = \"all-gather\"\nroot = 1",
+            "plan:13: jobs[0].root = 1: expected no such key without collective = \"broadcast\" or \"reduce\"",
+        ),
+        (
+            "system = \"tree\"\ncollective = \"barrier\"",
+            "jobs[0].message = \"60000B\": expected no such key with collective = \"barrier\": workers only meet in it, and have no vector",
+        ),
+        (
+            "system = \"flare\"\ndensity = 0.1\ncollective = \"all-gather\"",
+            "jobs[0].collective = \"all-gather\": expected \"all-reduce\", the one that flare has for sparse vectors",
+        ),
+        (
+            "system = \"tree\"\ncollective = \"broadcast\"\ntrees = 2",
+            "jobs[0].trees = 2: expected no such key beside a collective that tree has not, and that the job's hosts do by messages",
+        ),
+    ];
+    for (keys, expected) in cases {
+        let said = error(&format!("{keys}\n{message}"));
+        assert!(said.contains(expected), "{said}\n{expected}");
+    }
+    let workload = "workload = { workload = 1, ranks = 6, groups = [{ name = \"all\", size = 6 }], programs = [{ name = \"all\", ranks = \"0-5\", \
+                    nodes = [{ id = \"it\", collective = \"barrier\", group = \"all\" }] }] }";
+    let said = error(&format!("system = \"tree\"\ncollective = \"barrier\"\n{workload}"));
+    assert!(said.contains("expected no collective beside it"), "{said}");
+}
