@@ -1,7 +1,10 @@
 //! Importers: what comes out of small files of every format, what is left out and where, and that damaged ones are errors.
 #![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
 
+mod common;
+
 use fanin_core::hash::mix;
+use common::{attribute, file, number, part, varint};
 use fanin_workload::import::{Format, Imported, Input, Options, import};
 use fanin_workload::{Action, CollectiveKind, Element, Summary, Workload, validate};
 
@@ -84,34 +87,12 @@ const MSCCL: &str = r#"<algo name="pair" proto="LL128" nchannels="1" nchunksperl
 </algo>
 "#;
 
-fn varint(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value > 0x7f {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
-}
-
-fn number(tag: u64, value: u64) -> Vec<u8> {
-    [varint(tag << 3), varint(value)].concat()
-}
-
-fn part(tag: u64, bytes: &[u8]) -> Vec<u8> {
-    [varint(tag << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
-}
-
-fn attribute(name: &str, tag: u64, value: u64) -> Vec<u8> {
-    part(10, &[part(1, name.as_bytes()), number(tag, value)].concat())
-}
-
 /// A trace of Chakra: a computation, then a collective or a transfer.
 fn chakra(kind: u64, attributes: &[Vec<u8>]) -> Vec<u8> {
     let compute = [number(1, 7), part(2, b"multiply"), number(3, 4), number(7, 12)].concat();
     let memory = [number(1, 9), part(2, b"load"), number(3, 2), number(5, 7)].concat();
     let sent = [number(1, 8), part(2, b"exchange"), number(3, kind), part(5, &varint(9)), attributes.concat()].concat();
-    [part(1, b"0.0.4"), sent, memory, compute].iter().flat_map(|message| [varint(message.len() as u64), message.clone()].concat()).collect()
+    file(&[part(1, b"0.0.4"), sent, memory, compute])
 }
 
 fn input(name: &str, bytes: &[u8]) -> Input {
@@ -407,9 +388,7 @@ fn transfers_of_chakra_meet() {
     // A caller that waits for what it calls, as traces of PyTorch have it: only data_deps count.
     let caller = [number(1, 7), part(2, b"call"), number(3, 4), part(4, &varint(8)), number(7, 3)].concat();
     let called = [number(1, 8), part(2, b"kernel"), number(3, 4), part(5, &varint(7)), part(4, &varint(1)), number(7, 5)].concat();
-    let file: Vec<u8> =
-        [part(1, b"0.0.4"), caller, called].iter().flat_map(|message| [varint(message.len() as u64), message.clone()].concat()).collect();
-    let (found, summary) = taken(&[input("c.0.et", &file)], Format::Chakra);
+    let (found, summary) = taken(&[input("c.0.et", &file(&[part(1, b"0.0.4"), caller, called]))], Format::Chakra);
     assert_eq!(summary.span.map(|span| span.as_ps()), Some(8_000_000));
     assert!(found.report.assumed[0].starts_with("ctrl_deps, with which nodes would wait for each other"), "{:?}", found.report);
     assert_eq!(refused(&[send.clone(), send[8..].to_vec()].concat()), "p.0.et: node 8 \"exchange\": another node has the same id");

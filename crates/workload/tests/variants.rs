@@ -208,6 +208,9 @@ fn tables_of_cables_are_read_as_spreadsheets_and_people_write_them() {
         "\u{feff}From,To,Rate,Latency\r\nh0,s,100Gbps,300ns\r\nh1,s,100G,0.3us\r\n",
         "from;to;rate;latency\nh0;s;100Gbit/s;300ns\nh1;s;100 Gb/s;300ns\n",
         "source\ttarget\tspeed\tdelay\nh0\ts\t100Gb/s\t300ns\nh1\ts\t100Gb/s\t300ns\n",
+        "# a comment\n\nDevice A,Device B,Bandwidth (Gbps),Delay (us)\nh0,s,100,0.3\nh1,s,100Gb/s,300 ns\n",
+        "a,b,link_speed_gbps,latency_ns\nh0,s,100,300\nh1,s,100,300\n",
+        "Local Device,Remote-Device,BW,Link Delay,from type,to role\nh0,s,100GbE,300ns,gpu,ToR\nh1,s,100GE,300ns,server,leaf\n",
         "\"src\",\"dst\",\"bandwidth\",\"latency\",src_kind,dst_kind\n\"h0\",\"s\",100Gb/s,300ns,Host,Switch\nh1,s,100Gb/s,300ns,server,switch\n",
     ] {
         let found = network("c.csv", text).unwrap_or_else(|error| panic!("{error}"));
@@ -216,7 +219,7 @@ fn tables_of_cables_are_read_as_spreadsheets_and_people_write_them() {
     }
     assert_eq!(network("c.csv", "from,to\nh0,s\nh1\n").unwrap_err(), "c.csv:3: to = \"\": expected the name of a host or a switch");
     assert_eq!(network("c.csv", "from,to,source\nh0,s,h1\n").unwrap_err(), "c.csv:1: column \"source\": expected one column of each kind");
-    assert_eq!(network("c.csv", "from,to,to_kind\nh0,s,tor\n").unwrap_err(), "c.csv:2: to_kind = \"tor\": expected host or switch");
+    assert_eq!(network("c.csv", "from,to,to_kind\nh0,s,tap\n").unwrap_err(), "c.csv:2: to_kind = \"tap\": expected host or switch");
     let found = network("c.csv", "from,to\nh0,s,9\nh1,s\n").expect("a network");
     assert_eq!(
         (found.report.left_out[0].what.as_str(), found.report.left_out[0].first.as_str()),
@@ -241,6 +244,20 @@ fn graphs_have_natural_names() {
         let found = of(node, link).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((&found.network, found.report.left_out.len()), (&expected.network, 0), "{node} {link}");
     }
+    // A unit in the name, numbers with an exponent, and links by the place of their ends, as networkx 1 wrote them.
+    let by_links = |links: &str| {
+        let nodes = "[{\"id\": \"a\", \"role\": \"server\"}, {\"id\": \"b\", \"role\": \"server\"}, {\"id\": \"s\", \"role\": \"leaf\"}]";
+        network("g.json", &format!("{{\"multigraph\": true, \"nodes\": {nodes}, \"links\": [{links}]}}"))
+    };
+    let names = by_links("{\"source\": \"a\", \"target\": \"s\", \"rate\": \"100Gb/s\"}, {\"source\": \"b\", \"target\": \"s\", \"rate\": \"100Gb/s\"}").expect("a network");
+    for links in [
+        "{\"source\": \"a\", \"target\": \"s\", \"bandwidth_gbps\": 100, \"key\": 0}, {\"source\": \"b\", \"target\": \"s\", \"capacity\": 100e9, \"key\": 0}",
+        "{\"source\": 0, \"target\": 2, \"speed\": \"100 Gbps\"}, {\"source\": 1, \"target\": 2, \"Bandwidth (Gb/s)\": 100.0}",
+        "{\"from\": \"a\", \"to\": \"s\", \"bw\": 100000000000}, {\"src\": \"b\", \"dst\": \"s\", \"link_rate\": \"100gbps\"}",
+    ] {
+        let found = by_links(links).unwrap_or_else(|error| panic!("{links}: {error}"));
+        assert_eq!((&found.network, found.report.left_out.len()), (&names.network, 0), "{links}");
+    }
     // What has the name itself counts, and the other word is counted as left out.
     let both = of("\"kind\"", "\"rate\": \"100Gb/s\", \"speed\"").expect("a network");
     assert_eq!((&both.network, both.report.left_out_count()), (&expected.network, 2));
@@ -258,6 +275,38 @@ fn containerlabs_long_links_groups_and_comments_are_read() {
     assert_eq!((found.report.left_out[0].what.as_str(), found.report.left_out[0].count), ("links without two endpoints", 1));
     let error = network("lab.yml", &text.replace("node: b", "nodes: b")).unwrap_err();
     assert_eq!(error, "lab.yml:16: endpoints: expected \"node:interface\", or node: and interface:");
+}
+
+/// Routers in software are of kind linux, too.
+#[test]
+fn in_a_lab_of_linux_nodes_alone_those_with_one_cable_are_hosts() {
+    let text = "topology:\n  defaults:\n    kind: linux\n  nodes:\n    router:\n      image: frrouting/frr\n    a:\n    b: {}\n  links:\n\
+        \x20   - endpoints: [\"router:eth1\", \"a:eth1\"]\n    - endpoints: [router:eth2, b:eth1]\n";
+    let found = network("lab.clab.yml", text).unwrap_or_else(|error| panic!("{error}"));
+    let hosts: Vec<&str> = found.network.nodes.iter().filter(|node| node.is_host).map(|node| node.name.as_str()).collect();
+    assert_eq!((hosts, found.network.cables.len()), (vec!["a", "b"], 2));
+    assert!(found.report.assumed.iter().any(|one| one.starts_with("all nodes are of kind linux")), "{:?}", found.report);
+}
+
+/// HPCC's own files say behind their links what their lines are.
+#[test]
+fn text_behind_the_links_of_hpcc_is_left_out() {
+    let text = "# of a paper\n3 1 2\n2\n0 2 100Gbps 1us 0.000000\n1 2 100Gbps 1us 0.000000\n\nFirst line: total node #, switch node #, link #\nsrc0 dst0 rate delay error_rate\n";
+    let found = network("fat.txt", text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((found.network.nodes.len(), found.network.cables.len()), (3, 2));
+    let left = &found.report.left_out[0];
+    assert_eq!((left.what.as_str(), left.count, left.first.as_str()), ("lines of text behind the last link", 2, "fat.txt:7"));
+    let more = network("fat.txt", &text.replace("\n\nFirst", "\n0 1 100Gbps 1us 0\nFirst")).unwrap_err();
+    assert!(more.ends_with("3 links: expected the 2 that the first line says"), "{more}");
+}
+
+#[test]
+fn goal_has_comments_of_three_kinds() {
+    let text = "# made by hand\n/* two\nlines */ num_ranks 2 // ranks\nrank 0 { # the first\nl1: calc 100 cpu 1\nl2: send 10b to 1 tag 5 cpu 1 nic 1\nl2 requires l1 }\nrank 1 {\nl1: recv 10b from 0 tag 5\n}\n";
+    let (found, summary) = taken(&[input("a.goal", text.as_bytes())]);
+    assert_eq!((summary.ranks, summary.sends.map(|sends| sends.in_all)), (2, Some(1)));
+    let left: Vec<_> = found.report.left_out.iter().map(|one| (one.what.as_str(), one.first.as_str())).collect();
+    assert_eq!(left, [("numbers of network cards (nic)", "a.goal:6"), ("the cpu of a send or receive", "a.goal:6")]);
 }
 
 #[test]
