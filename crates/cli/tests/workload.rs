@@ -69,6 +69,24 @@ fn models_become_workloads_and_wrong_options_are_refused() {
 
 /// The commands of the document that need no file are run as they stand there.
 #[test]
+fn measured_times_win_over_computed_ones() {
+    let folder = folder("workload_durations");
+    good(&folder, &["workload", "resnet50", "--dp", "2", "--gpu", "v100", "--out", "trace.toml"]);
+    let said = good(&folder, &["workload", "resnet50", "--dp", "2", "--durations", "trace.toml", "--out", "w.toml"]);
+    let expected = "wrote w.toml\ndurations of 108 computations, by their names 108, by the time 0, as computed 0\nfrom a workload, 1 file\n";
+    assert_eq!(said, expected);
+    let nodes = |name: &str| {
+        let text = fs::read_to_string(folder.join(name)).expect("a workload");
+        text.lines().filter(|line| line.contains("compute = ")).map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!((nodes("w.toml").len(), nodes("w.toml")), (108, nodes("trace.toml")));
+    fs::write(folder.join("t.goal"), GOAL).expect("a file");
+    let found = refused(&folder, &["workload", "resnet50", "--dp", "2", "--durations", "t.goal", "--out", "x.toml"]);
+    assert!(found.starts_with("error: t.goal: nothing is found in the model: "), "{found}");
+    assert!(!folder.join("x.toml").exists());
+}
+
+#[test]
 fn commands_of_the_document_are_run() {
     let folder = folder("workload_document");
     let document = fs::read_to_string(common::examples().join("../docs/workloads.md")).expect("the document");
