@@ -73,7 +73,8 @@ fn measured_times_win_over_computed_ones() {
     let folder = folder("workload_durations");
     good(&folder, &["workload", "resnet50", "--dp", "2", "--gpu", "v100", "--out", "trace.toml"]);
     let said = good(&folder, &["workload", "resnet50", "--dp", "2", "--durations", "trace.toml", "--out", "w.toml"]);
-    let expected = "wrote w.toml\ndurations of 108 computations, by their names 108, by the time 0, as computed 0\nfrom a workload, 1 file\n";
+    let expected =
+        "wrote w.toml\ndurations of 108 computations, by their names 108, by the time 0, as computed 0\nfrom a workload, 1 file\n";
     assert_eq!(said, expected);
     let nodes = |name: &str| {
         let text = fs::read_to_string(folder.join(name)).expect("a workload");

@@ -120,7 +120,8 @@ fn process_groups_are_by_name_or_number() {
             .collect();
         files.push(groups.clone());
         let (found, summary) = read(&files).unwrap();
-        let members: Vec<Vec<u32>> = found.workload.groups.iter().flat_map(|group| (0..group.members.instances(4)).map(|one| group.members.of(one))).collect();
+        let members: Vec<Vec<u32>> =
+            found.workload.groups.iter().flat_map(|group| (0..group.members.instances(4)).map(|one| group.members.of(one))).collect();
         assert_eq!((summary.ranks, members), (4, vec![vec![0, 2], vec![1, 3]]), "{numbered}");
     }
     // A group that nobody lists is named, and what is of it is counted.
@@ -130,7 +131,9 @@ fn process_groups_are_by_name_or_number() {
         (left.what.as_str(), left.count, left.first.as_str()),
         ("collectives of process group \"9\", whose ranks are nowhere", 2, "a.0.et: node 2 \"sum\"")
     );
-    let wrong = |json: &str| read(&[("a.0.et", trace("0.0.4", &all_reduce(&[]))), ("groups.json", json.as_bytes().to_vec())]).map(drop).unwrap_err();
+    let wrong = |json: &str| {
+        read(&[("a.0.et", trace("0.0.4", &all_reduce(&[]))), ("groups.json", json.as_bytes().to_vec())]).map(drop).unwrap_err()
+    };
     assert_eq!(wrong("{\"7\": [0, 0]}"), "groups.json: group \"7\": expected different ranks");
     assert!(wrong("{\"7\": [0, 1").starts_with("groups.json:1: no process groups: "), "{}", wrong("{\"7\": [0, 1"));
 }

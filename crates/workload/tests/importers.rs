@@ -3,8 +3,8 @@
 
 mod common;
 
-use fanin_core::hash::mix;
 use common::{attribute, file, number, part, varint};
+use fanin_core::hash::mix;
 use fanin_workload::import::{Format, Imported, Input, Options, import};
 use fanin_workload::{Action, CollectiveKind, Element, Summary, Workload, validate};
 

@@ -187,6 +187,24 @@ fn a_profile_without_anything_to_take_says_what_it_has() {
     );
 }
 
+/// Old versions, viewers and tools that pass traces on.
+#[test]
+fn profiles_may_be_lists_with_texts_as_times_and_other_words() {
+    let sum = "{\"ph\": \"X\", \"cat\": \"Kernel\", \"name\": \"ncclDevKernel_AllReduce\", \"ts\": \"40.25\", \"dur\": \"5\", \"args\": {\"stream\": 20, \"Collective name\": \
+               \"allreduce\", \"In msg nelems\": 250, \"Out msg nelems\": 250, \"Group size\": 2, \"dtype\": \"c10::BFloat16\", \"Process Group Name\": \"0\", \
+               \"Process Group Ranks\": \"[0, 1]\"}}";
+    let gemm = "{\"ph\": \"X\", \"cat\": \"Kernel\", \"name\": \"sgemm\", \"ts\": 0.5, \"dur\": \"30\", \"args\": {\"stream\": 7}}";
+    for text in [format!("[{gemm}, {sum}]"), format!("{{\"traceEvents\": [{gemm}, {sum}]}}")] {
+        let (found, summary) = taken(&[input("t.json", text.as_bytes())]);
+        assert_eq!((summary.ranks, summary.collectives[0].bytes), (2, (500, 500)), "{text}");
+        assert_eq!(found.report.left_out_count(), 0, "{:?}", found.report);
+    }
+    let wrong = refused("t.json", &format!("[{}]", gemm.replace("0.5", "\"soon\"")));
+    assert!(wrong.starts_with("t.json:1: \"soon\": expected a number of microseconds"), "{wrong}");
+    let gloo = "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"gloo:all_reduce\", \"ts\": 1, \"dur\": 1}]}";
+    assert_eq!(refused("t.json", gloo).matches("operations of gloo").count(), 1);
+}
+
 #[test]
 fn aicb_is_read_with_other_line_ends_and_points() {
     let text = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 1 pp: 1 all_gpus: 4\r\n1\r\nnorm -1 100.0 ALLREDUCE 64 200 NONE 0 300 NONE 0 5\r\n";
@@ -249,7 +267,10 @@ fn graphs_have_natural_names() {
         let nodes = "[{\"id\": \"a\", \"role\": \"server\"}, {\"id\": \"b\", \"role\": \"server\"}, {\"id\": \"s\", \"role\": \"leaf\"}]";
         network("g.json", &format!("{{\"multigraph\": true, \"nodes\": {nodes}, \"links\": [{links}]}}"))
     };
-    let names = by_links("{\"source\": \"a\", \"target\": \"s\", \"rate\": \"100Gb/s\"}, {\"source\": \"b\", \"target\": \"s\", \"rate\": \"100Gb/s\"}").expect("a network");
+    let names = by_links(
+        "{\"source\": \"a\", \"target\": \"s\", \"rate\": \"100Gb/s\"}, {\"source\": \"b\", \"target\": \"s\", \"rate\": \"100Gb/s\"}",
+    )
+    .expect("a network");
     for links in [
         "{\"source\": \"a\", \"target\": \"s\", \"bandwidth_gbps\": 100, \"key\": 0}, {\"source\": \"b\", \"target\": \"s\", \"capacity\": 100e9, \"key\": 0}",
         "{\"source\": 0, \"target\": 2, \"speed\": \"100 Gbps\"}, {\"source\": 1, \"target\": 2, \"Bandwidth (Gb/s)\": 100.0}",
@@ -342,6 +363,7 @@ fn the_inspectors_numbers_may_have_a_point() {
     assert_eq!((summary.ranks, summary.hosts, summary.programs), (2, 2, 1));
     assert_eq!(found.workload.programs[0].nodes[0].measured.map(|time| time.as_ps()), Some(5_663_000_000));
     taken(&[of(0, "null"), of(1, "-1.5")]);
+    taken(&[of(0, "\"5663\""), of(1, "\"5663.4\"")]);
     let error = import(Format::Inspector, &[of(0, "\"x\"")], &Options::default()).map(drop).unwrap_err().to_string();
     assert!(error.starts_with("h0.log:4: "), "{error}");
 }

@@ -37,24 +37,28 @@ struct Metadata {
     pid: u64,
 }
 
-/// A number of microseconds or bytes: builds of the Inspector write some with a point.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(untagged)]
-enum Number {
-    Whole(u64),
-    Point(f64),
-    #[default]
-    None,
-}
+/// A number of microseconds or bytes: builds of the Inspector write some with a point, and what passes its lines on some as a text.
+#[derive(Clone, Copy, Default)]
+struct Number(u64);
 
 impl Number {
     /// Rounded, and not below 0.
     fn whole(self) -> u64 {
-        match self {
-            Number::Whole(value) => value,
-            Number::Point(value) => value.round() as u64,
-            Number::None => 0,
-        }
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let float = match &value {
+            serde_json::Value::Null => Some(0.0),
+            serde_json::Value::String(text) => text.trim().parse().ok(),
+            other => other.as_f64(),
+        };
+        let whole = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
+        let found = whole.or_else(|| float.filter(|float| float.is_finite()).map(|float: f64| float.round() as u64));
+        found.map(Number).ok_or_else(|| serde::de::Error::custom(format!("{value}: expected a number")))
     }
 }
 
@@ -71,9 +75,9 @@ struct Operation {
     #[serde(alias = "p2p")]
     coll: String,
     #[serde(alias = "p2p_sn")]
-    coll_sn: u64,
+    coll_sn: Number,
     #[serde(alias = "p2p_msg_size_bytes")]
-    coll_msg_size_bytes: u64,
+    coll_msg_size_bytes: Number,
     #[serde(default, alias = "p2p_exec_time_us")]
     coll_exec_time_us: Number,
     #[serde(default)]
@@ -217,7 +221,7 @@ fn hosts(ranks: &BTreeMap<Process, u32>) -> Hosts {
 /// Leaves out what not all members have written whose files are there: the Inspector drops operations when it has no room.
 fn seen_by_all(files: &mut Files, report: &mut Report) {
     let mut counts: BTreeMap<(String, String, u64), usize> = BTreeMap::new();
-    let key = |event: &Event| (event.communicator.clone(), event.operation.coll.clone(), event.operation.coll_sn);
+    let key = |event: &Event| (event.communicator.clone(), event.operation.coll.clone(), event.operation.coll_sn.whole());
     let is_transfer = |event: &Event| event.operation.p2p_peer.is_some();
     for event in files.events.values().flatten().filter(|event| !is_transfer(event)) {
         *counts.entry(key(event)).or_default() += 1;
@@ -293,10 +297,11 @@ impl<'a> Job<'a> {
 
     fn action(&self, event: &'a Event, number: usize, groups: &mut Groups<'a>, report: &mut Report) -> Result<RawAction, String> {
         let members = self.members_of(&event.communicator, groups)?;
-        let Operation { coll, coll_msg_size_bytes: part, p2p_peer, .. } = &event.operation;
+        let Operation { coll, p2p_peer, .. } = &event.operation;
+        let part = event.operation.coll_msg_size_bytes.whole();
         if let Some(peer) = p2p_peer {
             let peer = members.get(*peer as usize).ok_or("sends and receives with a peer that is not there")?;
-            let transfer = transfer(*peer, *part, number as u32);
+            let transfer = transfer(*peer, part, number as u32);
             return match coll.as_str() {
                 "Send" => Ok(RawAction::Send(transfer)),
                 "Recv" => Ok(RawAction::Receive(transfer)),
@@ -309,7 +314,7 @@ impl<'a> Job<'a> {
                 part.checked_mul(members.len() as u64).ok_or("collectives of more than 2^64 bytes")?
             }
             CollectiveKind::Barrier => 0,
-            _ => *part,
+            _ => part,
         };
         if kind.has_root() {
             report.assume("broadcasts and reduces are from or to the first member of their group");

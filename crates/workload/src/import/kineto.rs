@@ -130,9 +130,6 @@ impl Communication {
 /// Why a file has nothing to take.
 fn nothing(trace: &Trace, left_out: &[LeftOut]) -> String {
     let mut found = vec![format!("{} GPU events", trace.kernels.len())];
-    if trace.gloo > 0 {
-        found.push(format!("{} operations of gloo, which processors do", trace.gloo));
-    }
     found.extend(left_out.iter().take(4).map(|one| format!("{} {}, first {}", one.count, one.what, one.first)));
     format!(
         "expected collectives of NCCL, with \"Collective name\" in the args of their kernels, in a trace of PyTorch 2.4 or later, of several GPUs; \
@@ -162,7 +159,7 @@ fn split(input: &Input, trace: &Trace, known: &mut Known, report: &mut Report) -
         let args = event.args.as_ref().unwrap_or(&nothing);
         let launch = args.correlation.as_i64().and_then(|correlation| trace.launches.get(&correlation)).copied().unwrap_or(ts);
         let one = Work { start: ns(ts), end: ns(ts + dur.max(0.0)), launch: ns(launch).min(ns(ts)) };
-        let is_kernel = event.cat.as_deref() == Some("kernel");
+        let is_kernel = event.cat.as_deref().is_some_and(|cat| cat.eq_ignore_ascii_case("kernel"));
         if !(name.starts_with("nccl") || is_kernel && args.collective.is_string()) {
             streams.insert(args.stream.to_string());
             work.push(one);

@@ -77,7 +77,9 @@ impl Format {
             if inspector::looks_like(first) {
                 return Some(Format::Inspector);
             }
-            return memchr::memmem::find(bytes, b"\"traceEvents\"").is_some().then_some(Format::Kineto);
+            let has = |word: &[u8]| memchr::memmem::find(bytes, word).is_some();
+            let is_list = first.starts_with('[') && has(b"\"ph\"") && has(b"\"cat\"");
+            return (is_list || has(b"\"traceEvents\"")).then_some(Format::Kineto);
         }
         if goal::looks_like(first) {
             return Some(Format::Goal);

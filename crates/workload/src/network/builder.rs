@@ -83,9 +83,10 @@ const RATE_UNITS: &[Unit] = &[
 /// What is expected where a rate is read.
 pub(super) const RATE_EXPECTED: &str = "bits per second from 1kb/s to 100Tb/s, such as \"100Gb/s\" or \"100Gbps\"";
 
-/// A rate in bits per second, within the bounds of networks.
+/// A rate in bits per second, within the bounds of networks; a number alone is one.
 pub(super) fn rate_of(text: &str) -> Option<u64> {
-    scaled(&without_blanks(text), RATE_UNITS).filter(|rate| is_rate(*rate))
+    let text = without_blanks(text);
+    scaled(&text, RATE_UNITS).or_else(|| text.parse().ok()).filter(|rate| is_rate(*rate))
 }
 
 /// A quantity whose unit is apart from its number.

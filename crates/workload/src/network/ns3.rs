@@ -55,7 +55,7 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
     let mut found = Vec::new();
     while let Some((line, words)) = next() {
         // HPCC's own files end with words that say what their lines are.
-        if found.len() == links as usize && words[0].starts_with(|one: char| one.is_alphabetic()) {
+        if found.len() >= links as usize && words[0].starts_with(|one: char| one.is_alphabetic()) {
             report.leave("lines of text behind the last link", || format!("{}:{line}", input.name));
             continue;
         }

@@ -194,7 +194,8 @@ pub(crate) fn kind_of(name: &str) -> Option<CollectiveKind> {
 
 /// The type that a name of PyTorch's or NCCL's stands for.
 pub(crate) fn element_of(name: &str) -> Option<Element> {
-    Some(match name.to_lowercase().as_str() {
+    let name = name.to_lowercase();
+    Some(match name.trim_start_matches("c10::").trim_start_matches("torch.") {
         "float" | "float32" => Element::F32,
         "double" | "float64" => Element::F64,
         "half" | "float16" => Element::F16,

@@ -46,15 +46,26 @@ pub(super) struct Args {
     pub(super) destination: Value,
 }
 
+/// A time; tools that pass traces on write it as a text, too.
+fn microseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?.unwrap_or_default();
+    let wrong = || serde::de::Error::custom(format!("{value}: expected a number of microseconds"));
+    match &value {
+        Value::Null => Ok(None),
+        Value::String(text) => text.trim().parse().map(Some).map_err(|_| wrong()),
+        other => other.as_f64().map(Some).ok_or_else(wrong),
+    }
+}
+
 #[derive(Deserialize)]
 pub(super) struct Event {
     #[serde(default)]
     pub(super) cat: Option<String>,
     #[serde(default)]
     pub(super) name: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "microseconds")]
     pub(super) ts: Option<f64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "microseconds")]
     pub(super) dur: Option<f64>,
     #[serde(default)]
     pub(super) args: Option<Args>,
@@ -145,8 +156,9 @@ impl Trace {
     fn keep(&mut self, event: Event) {
         let (cat, name) = (event.cat.as_deref().unwrap_or(""), event.name.as_deref().unwrap_or(""));
         match cat {
-            "kernel" | "gpu_memcpy" | "gpu_memset" => self.kernels.push(event),
-            "cuda_runtime" | "cuda_driver" => {
+            // In capitals before PyTorch 1.13.
+            "kernel" | "gpu_memcpy" | "gpu_memset" | "Kernel" | "Memcpy" | "Memset" => self.kernels.push(event),
+            "cuda_runtime" | "cuda_driver" | "Runtime" => {
                 let Some(ts) = event.ts else { return };
                 let args = event.args.as_ref();
                 if name.contains("StreamWaitEvent") {
@@ -223,7 +235,14 @@ impl<'de> Deserialize<'de> for Trace {
             type Value = Trace;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object with traceEvents")
+                f.write_str("an object with traceEvents, or a list of events")
+            }
+
+            // Chrome's form without a head.
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Trace, A::Error> {
+                let mut trace = Trace::default();
+                Events(&mut trace).visit_seq(items)?;
+                Ok(trace)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Trace, A::Error> {
@@ -238,6 +257,6 @@ impl<'de> Deserialize<'de> for Trace {
                 Ok(trace)
             }
         }
-        deserializer.deserialize_map(File)
+        deserializer.deserialize_any(File)
     }
 }
