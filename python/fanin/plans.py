@@ -211,7 +211,7 @@ class Job(_Job, SystemKeys, total=False):
     """One job, or several alike: the keys of every job, and those of its system. It has a ``message``, a ``model`` or a ``workload``."""
 
     collective: Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "barrier"]
-    root: int
+    root_rank: int
     copies: int
     file: str
     workers: Amount

@@ -110,7 +110,7 @@ fn roots_are_ranks() {
     for root in [0, 5] {
         for name in ["broadcast", "reduce"] {
             for system in ["canary", "tree"] {
-                let job = format!("system = \"{system}\"\ncollective = \"{name}\"\nroot = {root}\nmessage = \"60000B\"");
+                let job = format!("system = \"{system}\"\ncollective = \"{name}\"\nroot_rank = {root}\nmessage = \"60000B\"");
                 assert!(records(&job, &[])[0].is_good());
             }
         }
@@ -125,10 +125,10 @@ fn what_does_not_fit_is_refused_by_name() {
             "system = \"tree\"\ncollective = \"allreduce\"",
             "jobs[0].collective = \"allreduce\": expected \"all-reduce\" or \"reduce-scatter\" or \"all-gather\" or \"all-to-all\" or \"broadcast\" or",
         ),
-        ("system = \"tree\"\ncollective = \"reduce\"\nroot = 6", "plan:13: jobs[0].root = 6: expected a rank below 6"),
+        ("system = \"tree\"\ncollective = \"reduce\"\nroot_rank = 6", "plan:13: jobs[0].root_rank = 6: expected a rank below 6"),
         (
-            "system = \"tree\"\ncollective = \"all-gather\"\nroot = 1",
-            "plan:13: jobs[0].root = 1: expected no such key without collective = \"broadcast\" or \"reduce\"",
+            "system = \"tree\"\ncollective = \"all-gather\"\nroot_rank = 1",
+            "plan:13: jobs[0].root_rank = 1: expected no such key without collective = \"broadcast\" or \"reduce\"",
         ),
         (
             "system = \"tree\"\ncollective = \"barrier\"",

@@ -46,7 +46,7 @@ impl CollectiveName {
 /// What a job's workers are asked for.
 pub fn kind_of(job: &PreparedJob) -> CollectiveKind {
     let common = &job.settings.common;
-    common.collective.unwrap_or_default().kind(common.root.unwrap_or(0), job.hosts.len() as u32)
+    common.collective.unwrap_or_default().kind(common.root_rank.unwrap_or(0), job.hosts.len() as u32)
 }
 
 /// Vectors that all workers bring together, of which the length in plans is one: that of each worker in an all-to-all.
@@ -68,8 +68,8 @@ pub fn elements_in_all(kind: CollectiveKind, workers: u32, elements: u64) -> u64
 pub fn check(refuse: &Refuse<'_>, entry: usize, common: &JobKeys) -> Result<(), PlanError> {
     let path = |key: &str| format!("jobs[{entry}].{key}");
     let name = common.collective.unwrap_or_default();
-    if common.root.is_some() && !matches!(name, CollectiveName::Broadcast | CollectiveName::Reduce) {
-        return Err(refuse.at(&path("root"), "no such key without collective = \"broadcast\" or \"reduce\""));
+    if common.root_rank.is_some() && !matches!(name, CollectiveName::Broadcast | CollectiveName::Reduce) {
+        return Err(refuse.at(&path("root_rank"), "no such key without collective = \"broadcast\" or \"reduce\""));
     }
     if name == CollectiveName::Barrier
         && let Some(key) = ["message", "model", "scale", "tensor"].iter().find(|key| refuse.has(&path(key)))
@@ -107,7 +107,8 @@ pub fn check_operation(refuse: &Refuse<'_>, job: &PreparedJob, elements: u64) ->
     let (kind, workers, element_bytes) = (kind_of(job), job.hosts.len() as u32, job.op.dtype.bytes() as u64);
     let sizes = (elements.saturating_mul(element_bytes), element_bytes, job.settings.common.payload.0);
     check_collective(&job.system, kind, workers, sizes).map_err(|error| {
-        let path = format!("jobs[{}].{}", job.entry, error.field);
+        let field = if error.field == "root" { "root_rank" } else { error.field.as_str() };
+        let path = format!("jobs[{}].{field}", job.entry);
         if refuse.has(&path) { refuse.at(&path, error.expected) } else { refuse.say(&path, error.value, error.expected) }
     })
 }

@@ -24,7 +24,7 @@ pub const JOB_KEYS: &[&str] = &[
     "local_rate",
     "local_latency",
     "collective",
-    "root",
+    "root_rank",
     "copies",
     "workers",
     "servers",
@@ -97,7 +97,7 @@ pub struct JobKeys {
     /// Which collective the job does, in place of an allreduce. What its system does not offer, its hosts do by messages.
     pub collective: Option<CollectiveName>,
     /// Broadcast and reduce: the rank whose vector it is, or that gets the sum; 0 where it is not given.
-    pub root: Option<u32>,
+    pub root_rank: Option<u32>,
     /// Length of the vector; that of `model` where it is not given.
     pub message: Option<Bytes>,
     /// Payload of a full packet.

@@ -132,7 +132,7 @@ pub const JOBS: &[Key] = &[
     ("local_rate", &[bare("\"10Gb/s\""), with(&[WORKLOAD], "\"10Gb/s\"")]),
     ("local_latency", &[bare("\"3us\""), with(&[WORKLOAD], "\"3us\"")]),
     ("collective", &[bare("\"reduce\""), bare("\"all-to-all\""), bare("\"barrier\"")]),
-    ("root", &[bare("3"), with(&["jobs.0.collective=reduce"], "3"), with(&["jobs.0.density=0.2"], "3")]),
+    ("root_rank", &[bare("3"), with(&["jobs.0.collective=reduce"], "3"), with(&["jobs.0.density=0.2"], "3")]),
     ("copies", &[with(&["jobs.0.jobs_per_host=3"], "2")]),
     ("workers", &[with(&["jobs.0.placement=packed"], "10")]),
     ("servers", &[bare("2")]),
