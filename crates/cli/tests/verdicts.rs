@@ -207,7 +207,8 @@ fn times_of_iterations_are_those_that_were_measured() {
     assert_eq!(series.len(), measured.len());
     for (series, (name, times)) in series.iter().zip(measured) {
         assert_eq!(series["name"].as_str(), Some(name));
-        let of_plan = series["set"]["model.iteration_us"].as_float().expect("a time");
+        let time = &series["set"]["model.iteration_us"];
+        let of_plan = time.as_float().or_else(|| time.as_integer().map(|time| time as f64)).expect("a time");
         assert!((of_plan / 1_000.0 / times - 1.0).abs() < 1e-5, "{name}: an iteration of {of_plan} us is not {times} times 1 ms");
     }
 }
