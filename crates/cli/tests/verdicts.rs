@@ -180,3 +180,35 @@ fn a_missing_or_stale_record_is_told_with_the_command_that_makes_it() {
     assert_eq!(wrong_of("paper", &[none]), [format!("paper/fig1: no full run is recorded: {command}")]);
     assert_eq!(wrong_of("paper", &[stale]), [format!("paper/fig1: what is recorded is of another plan or other claims: {command}")]);
 }
+
+/// Fig. 8 of A2TP takes the iterations of a training by what `fig08_iterations` measured: the two must not part.
+#[test]
+fn times_of_iterations_are_those_that_were_measured() {
+    let a2tp = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/a2tp");
+    let read = |file: &str| std::fs::read_to_string(a2tp.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let plan: toml::Table = read("fig08/plan.toml").parse().expect("TOML");
+    let record: Value = serde_json::from_str(&read("fig08_iterations/verdicts.json")).expect("JSON");
+    let of = |list: &Value, id: &str| {
+        let one = list.as_array().and_then(|list| list.iter().find(|one| one["id"] == id));
+        one.unwrap_or_else(|| panic!("{id} in {list}")).clone()
+    };
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is no number"));
+    let straggler = &of(&record["claims"], "straggler-slower")["measured"];
+    let reading = &of(&record["causes"], "servers-limit")["claims"][0]["changed"]["measured"];
+    let measured = [
+        ("A2TP", 1.0),
+        ("ATP", 1.0 / number(&of(&record["claims"], "atp-vgg16")["measured"])),
+        ("SwitchML", 1.0 / number(&of(&record["claims"], "switchml-vgg16")["measured"])),
+        ("SwitchML, other reading", 1.0 / number(reading)),
+        ("A2TP, job B", number(&straggler[1])),
+        ("A2TP, job B, ResNet50", number(&straggler[0])),
+    ];
+    let series = plan["series"].as_array().expect("series");
+    assert_eq!(series.len(), measured.len());
+    for (series, (name, times)) in series.iter().zip(measured) {
+        assert_eq!(series["name"].as_str(), Some(name));
+        let time = &series["set"]["model.iteration_us"];
+        let of_plan = time.as_float().or_else(|| time.as_integer().map(|time| time as f64)).expect("a time");
+        assert!((of_plan / 1_000.0 / times - 1.0).abs() < 1e-5, "{name}: an iteration of {of_plan} us is not {times} times 1 ms");
+    }
+}

@@ -7,6 +7,7 @@
 //! | [`bom`] | what workers can send to a server where some switches aggregate |
 //! | [`canary`] | memory of a switch, multicast groups, share of a frame |
 //! | [`flare`] | a switch of many cores: queues, latency, memory and bandwidth, by formulas and simulated; sums of sparse vectors |
+//! | `memo` | results that are kept, since plans are read several times |
 //! | [`netreduce`] | time of an allreduce over machines with several GPUs: flat ring, Tencent's, parallel NetReduce |
 //! | [`rina`] | the dependency chain of a ring over workers or groups |
 //! | [`sharp`] | time of an allreduce over SHARP's trees, in its two modes |
@@ -18,6 +19,7 @@ pub mod a2tp;
 pub mod bom;
 pub mod canary;
 pub mod flare;
+mod memo;
 pub mod netreduce;
 pub mod rina;
 pub mod sharp;
@@ -25,6 +27,8 @@ pub mod training;
 pub mod upgrade;
 
 use std::fmt;
+
+use memo::Memo;
 
 /// All models, in the order in which they are listed.
 pub const MODELS: &[Model] = &[
@@ -40,6 +44,9 @@ pub const MODELS: &[Model] = &[
     flare::sparse::SPARSE,
     training::TRAINING,
 ];
+
+/// Rows of all models, by name and by the bits of parameters: a model is a pure function.
+static ROWS: Memo<(&str, Vec<u64>), Result<Vec<f64>, ModelError>> = Memo::new(10_000);
 
 /// The model of that name.
 pub fn model(name: &str) -> Option<&'static Model> {
@@ -113,7 +120,7 @@ pub struct ModelError {
 }
 
 impl Model {
-    /// The quantities for these parameters, each in the order of its list.
+    /// The quantities for these parameters, each in the order of its list: computed once in a process, and kept.
     ///
     /// # Errors
     /// [`ModelError`] where a parameter is outside of its range, or those given do not fit together.
@@ -126,7 +133,8 @@ impl Model {
             let range = || ModelError { key: parameter.key, value, expected: self.expected(parameter) };
             parameter.allows(value).then_some(()).ok_or_else(range)?;
         }
-        (self.evaluate)(parameters)
+        let bits = parameters.iter().map(|value| value.to_bits()).collect();
+        ROWS.get((self.name, bits), || (self.evaluate)(parameters))
     }
 
     /// The place of a parameter in the list.

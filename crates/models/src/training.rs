@@ -5,9 +5,12 @@
 //! (softmax) learn by gradient descent with momentum, each worker from 16 points of its own in an iteration. Gradients are cut into fragments of 62
 //! elements, 248 bytes, as A2TP's packets are, and go through the conversion that the systems have: [`FixedPoint`].
 
+use std::sync::Arc;
+
 use fanin_core::hash::{derive, mix};
 use fanin_core::{BlockExponent, ElementOp, FixedPoint};
 
+use crate::memo::Memo;
 use crate::{Choice, Model, ModelError, Parameter, Quantity};
 
 /// Dimensions of a point.
@@ -83,7 +86,7 @@ pub(crate) const TRAINING: Model = Model {
     evaluate: |parameters| {
         let &[workers, sums, iterations, seed, iteration_us, time_ms] = parameters else { unreachable!("six parameters") };
         let sums = [Sums::Float, Sums::Fixed, Sums::Block][sums as usize];
-        let accuracy = train(workers as u32, sums, iterations as usize, seed as u64);
+        let accuracy = kept(workers as u32, sums, iterations as usize, seed as u64);
         let done = ((time_ms * 1e3 / iteration_us) as usize).min(accuracy.len() - 1);
         let highest = accuracy.iter().copied().fold(0.0, f64::max);
         let until = accuracy.iter().position(|accuracy| *accuracy >= highest - TOLERANCE).unwrap_or(0);
@@ -92,7 +95,7 @@ pub(crate) const TRAINING: Model = Model {
 };
 
 /// How the gradients of workers become one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Sums {
     /// 32-bit floats, added in the order of ranks.
     Float,
@@ -100,6 +103,12 @@ pub enum Sums {
     Fixed,
     /// Integers with an exponent for each fragment, that of its largest element at any worker (SwitchML).
     Block,
+}
+
+/// [`train`], once in a process for what it depends on: neither the time of an iteration nor the time that is asked for is among that.
+fn kept(workers: u32, sums: Sums, iterations: usize, seed: u64) -> Arc<[f64]> {
+    static TRAININGS: Memo<(u32, Sums, usize, u64), Arc<[f64]>> = Memo::new(100);
+    TRAININGS.get((workers, sums, iterations, seed), || train(workers, sums, iterations, seed).into())
 }
 
 /// The accuracy before the first iteration, and after each.
