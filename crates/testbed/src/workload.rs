@@ -132,7 +132,7 @@ impl Job {
             operator: self
                 .operator
                 .as_ref()
-                .map(|operator| OperatorName { name: common.operator.clone(), sha256: operator.digest().to_string() }),
+                .map(|operator| OperatorName { name: common.operator.clone(), sha256: operator.digest().to_string(), module: None }),
             kernel: self.operator.as_ref().map(|operator| operator.payload_op(&fanin_operator::Faults::default())),
         }
     }

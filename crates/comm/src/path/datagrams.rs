@@ -104,6 +104,11 @@ impl DatagramPath {
         Ok(())
     }
 
+    /// This rank's host in its fabric, if it has one.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.home.as_ref().map(|home| home.place.clone())
+    }
+
     /// Bytes of elements in a packet.
     pub(crate) fn payload_bytes(&self) -> u32 {
         self.admitted.payload_bytes
