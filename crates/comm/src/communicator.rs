@@ -203,11 +203,13 @@ impl Communicator {
         let config = Config { fabric_host: Some(place.name().to_owned()), ..config };
         let home = Home { place: place.clone(), job: opened.join.job.clone(), wanted };
         let path = DatagramPath::in_fabric(&config, &opened.admitted, home);
+        let is_as_asked = wanted.system == fabric::dense_of(&config);
+        let system = config.system.filter(|_| is_as_asked).unwrap_or(wanted.system);
         let report = PathReport::Fabric {
             manager,
             file: place.file.clone(),
             host: place.name().to_owned(),
-            system: config.system.unwrap_or(wanted.system).name(),
+            system: system.name(),
             payload_bytes: opened.admitted.payload_bytes,
             window: opened.admitted.window,
             by_hosts: None,
@@ -240,8 +242,7 @@ impl Communicator {
             Path::Datagrams(path) | Path::Fabric(path) => Some(path.traffic()),
             Path::Memory(_) | Path::Alone(_) | Path::Hierarchy(_) => None,
         };
-        let payload_bytes =
-            if let Path::Datagrams(path) | Path::Fabric(path) = &path { Some(path.payload_bytes()) } else { None };
+        let payload_bytes = if let Path::Datagrams(path) | Path::Fabric(path) = &path { Some(path.payload_bytes()) } else { None };
         let path_levels = if let Path::Hierarchy(path) = &path { Some(path.levels()) } else { None };
         let engine = Mutex::new(Engine { path, next: 0, closed: false, scratch: Scratch::default() });
         let core = Arc::new(Core {

@@ -316,7 +316,7 @@ impl Config {
         }
         if let Some((name, value)) = first(&["FANIN_REPRODUCIBLE"]) {
             let by = [ReproducibleBy::Element, ReproducibleBy::Block, ReproducibleBy::Tree].map(|by| (by.name(), Some(by)));
-            config.reproducible = choose(name, &value, &[&[("0", None), ("1", Some(ReproducibleBy::Element))], &by[..]].concat())?;
+            config.reproducible = choose(name, &value, &[&[("0", None), ("1", Some(ReproducibleBy::Element))][..], &by[..]].concat())?;
         }
         if let Some((name, value)) = first(&["FANIN_SPARSE"]) {
             let choices = [("auto", SparsePath::Auto), ("switch", SparsePath::Switch), ("lists", SparsePath::Lists)];
@@ -429,11 +429,13 @@ impl Config {
         if self.reproducible == Some(ReproducibleBy::Tree) {
             let adds_in_order = matches!(self.system, Some(System::Flare(_) | System::Tree(_)));
             if !matches!(self.meeting, Meeting::Fabric(_)) || !adds_in_order {
-                let expected = "element or block, unless switches of a fabric add in a fixed order (FANIN_FABRIC with FANIN_SYSTEM=flare or tree)";
+                let expected =
+                    "element or block, unless switches of a fabric add in a fixed order (FANIN_FABRIC with FANIN_SYSTEM=flare or tree)";
                 return wrong("reproducible", "tree".into(), expected.into());
             }
             if self.fallback == Some(Fallback::Ring) {
-                let expected = "error, or none, where sums are those of the switches' tree: hosts add in another order (FANIN_REPRODUCIBLE=tree)";
+                let expected =
+                    "error, or none, where sums are those of the switches' tree: hosts add in another order (FANIN_REPRODUCIBLE=tree)";
                 return wrong("fallback", "ring".into(), expected.into());
             }
         }

@@ -12,8 +12,7 @@ use common::run;
 use fanin_comm::{Config, Fallback, NoSwitch, Operator, ReproducibleBy, SparsePath, SparseWay};
 use fanin_net::FaultPlan;
 
-const LOSSY: FaultPlan =
-    FaultPlan { loss: 0.01, duplicate: 0.005, reorder: 0.005, corrupt: 0.0, seed: 7 };
+const LOSSY: FaultPlan = FaultPlan { loss: 0.01, duplicate: 0.005, reorder: 0.005, corrupt: 0.0, seed: 7 };
 const SIZE: u64 = 200_000;
 
 fn draw(rank: u32, index: u64) -> u64 {
@@ -132,7 +131,10 @@ fn the_order_of_a_tree_is_asked_for_where_there_is_one() {
     let (configs, _) = running.configs("order", Some("canary"));
     let check = |config: Config| Config { reproducible: Some(ReproducibleBy::Tree), ..config }.check().unwrap_err().to_string();
     let canary = check(configs[0].clone());
-    assert!(canary.starts_with("reproducible = tree: expected element or block, unless switches of a fabric add in a fixed order"), "{canary}");
+    assert!(
+        canary.starts_with("reproducible = tree: expected element or block, unless switches of a fabric add in a fixed order"),
+        "{canary}"
+    );
     let (configs, _) = running.configs("order", Some("flare"));
     let ring = check(Config { fallback: Some(Fallback::Ring), ..configs[0].clone() });
     assert!(ring.starts_with("fallback = ring: expected error, or none, where sums are those of the switches' tree"), "{ring}");

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_core::{DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Tally, Via, Wire};
+use fanin_core::{
+    DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Tally, Via, Wire,
+};
 use fanin_net::{Receiver, SendStatistics, Sender, SenderConfig, Socket, Waker};
 use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::link::LINK_SYSTEM;

@@ -26,7 +26,7 @@ use crate::call::{Blocks, Buffers, Call, is_copy};
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::Link;
-use crate::meeting::fabric::Home;
+use crate::meeting::fabric::{Home, Place};
 use resume::Memory;
 
 /// How often a rank whose path is gone says so.

@@ -231,7 +231,7 @@ impl Whole {
         }
         // All get all of it, and some need a part only.
         self.sums.resize(input.len(), 0);
-        let is_done = jobs.reduce_by_own(operator, (input, &mut self.sums), told, goes_on)?;
+        let is_done = jobs.reduce_by_own(operator, (input, &mut self.sums[..]), told, goes_on)?;
         let first = output_start as usize * custom.element_bytes as usize;
         if is_done && !output.is_empty() {
             output.copy_from_slice(&self.sums[first..first + output.len()]);

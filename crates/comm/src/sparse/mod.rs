@@ -134,7 +134,10 @@ impl Core {
                 return Err(self.broken(format!("rank {rank} has {} entries in a vector of {size}", theirs.entries), rank));
             }
             if theirs.wanted != mine.wanted {
-                let text = format!("rank {rank} and rank {} differ in how sparse vectors are reduced (FANIN_SPARSE, FANIN_SYSTEM)", self.config.rank);
+                let text = format!(
+                    "rank {rank} and rank {} differ in how sparse vectors are reduced (FANIN_SPARSE, FANIN_SYSTEM)",
+                    self.config.rank
+                );
                 return Err(self.broken(text, rank));
             }
         }

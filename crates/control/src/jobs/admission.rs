@@ -122,8 +122,8 @@ fn check_operators(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     if operators.len() > OPERATORS_MAX {
         return invalid(format!("operators: {} of them: expected at most {OPERATORS_MAX}", operators.len()));
     }
-    // In a fabric ranks run them, or switches of systems that take one.
-    let by_switch = config.fabric.is_none();
+    // In a fabric ranks run them, or switches of systems that take one; where hosts sum by themselves, ranks do.
+    let by_switch = config.fabric.is_none() && !matches!(join.by_hosts, ByHosts::Only(_));
     if !operators.is_empty() && by_switch && !matches!(join.wish.system, System::SwitchMl(SwitchMlParameters { fixed_point: false })) {
         return invalid(format!("operators: {} reduces by built-in operators only: expected none", join.wish.system.name()));
     }

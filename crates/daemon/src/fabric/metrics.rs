@@ -3,8 +3,8 @@
 
 use fanin_core::{DropReason, NodeId, RetransmitReason, Tally};
 use fanin_fabric::Fabric;
-use fanin_runtime::{Counters, LATE};
 use fanin_runtime::fabric::{FabricStatus, LinkState, PortStatus};
+use fanin_runtime::{Counters, LATE};
 
 use super::nodes::neighbour;
 use crate::metrics::{Labels, Page, process};

@@ -19,8 +19,8 @@ use std::thread::JoinHandle;
 use fanin_control::{Admitted, JobAnnouncement, OperatorName};
 use fanin_core::{Address, CollectiveKind, ElementOp, JobId, Operator, Placed, Role};
 use fanin_net::Waker;
-use fanin_runtime::{BlockSet, CollectiveCall, RunError, Statistics, Vectors, Watch};
 use fanin_operator::{CustomOperator, Faults};
+use fanin_runtime::{BlockSet, CollectiveCall, RunError, Statistics, Vectors, Watch};
 use fanin_systems::{ExchangeParameters, SumOrder, System, TreeParameters};
 
 use super::stop::Stop;

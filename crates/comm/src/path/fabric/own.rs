@@ -76,7 +76,8 @@ impl FabricJobs {
             let size = (input.len() / width) as u64;
             let entries: Vec<SparseEntry> = (0..).zip(input.chunks_exact(width)).map(|(index, element)| entry(index, element)).collect();
             let kind = CollectiveKind::Allreduce;
-            let what = CollectiveCall { kind, op, element_bytes: width as u32, op_number: 0, fixed_point: None, elements: size, fingerprint };
+            let what =
+                CollectiveCall { kind, op, element_bytes: width as u32, op_number: 0, fixed_point: None, elements: size, fingerprint };
             sums.clear();
             let vectors = Vectors::Sparse { size, input: &entries, output: &mut sums };
             job.collective(&what, vectors, link, goes_on).map_err(|stop| job.explain_own(stop))?;
