@@ -14,7 +14,7 @@ use fanin_operator::CustomOperator;
 use fanin_runtime::Statistics;
 
 use crate::call::{Buffers, CallOp, Of, Progress, RegisteredOperator, copies, is_copy};
-use crate::config::{Config, INTERRUPT_LOOK, INTERRUPTED, Meeting, TIMEOUT_MAX, Transport};
+use crate::config::{Config, ConfigError, Fallback, INTERRUPT_LOOK, INTERRUPTED, Meeting, TIMEOUT_MAX, Transport};
 use crate::core::{Core, Engine};
 use crate::element::Element;
 use crate::error::CommError;
@@ -79,6 +79,10 @@ impl Communicator {
     fn join_at(mut config: Config, runner: Runner) -> Result<Self, CommError> {
         config.check()?;
         config.timeout = config.timeout.min(TIMEOUT_MAX);
+        if config.sums_by_tree() {
+            // Hosts add in another order.
+            config.fallback = Some(Fallback::Error);
+        }
         if config.world == 1 {
             let operators = config.operators.clone();
             return Ok(Communicator::build(
@@ -122,6 +126,10 @@ impl Communicator {
     fn join_fabric(config: Config) -> Result<Self, CommError> {
         let mut around = around::look(&config)?;
         if let Some((place, why)) = around.elsewhere.take() {
+            if config.sums_by_tree() {
+                let expected = "element or block in a group that goes by rank 0, which adds in the order in which vectors come".into();
+                return Err(ConfigError::Value { what: "reproducible", value: "tree".into(), expected }.into());
+            }
             config.notices.tell(&format!("job {:?}: rank 0 sums for all, and not the fabric, since {why}", config.job));
             let meeting = Meeting::Rendezvous(place);
             return Communicator::join_at(Config { meeting, system: None, fallback: None, fabric_host: None, ..config }, Runner::RANK_0);
@@ -135,6 +143,7 @@ impl Communicator {
     /// Joins a job whose ranks share hosts: among the ranks of the host, and for them among hosts. `place`: this rank's in the fabric, where it is
     /// the first one of its host.
     fn join_hierarchy(config: Config, around: Around, place: Option<Place>) -> Result<Self, CommError> {
+        Communicator::check_shared_hosts(&config)?;
         let (host, number) = around.of(config.rank);
         let here = &around.hosts[host];
         let ranks = Config { reproducible: None, unread: Vec::new(), fallback: None, ..config.clone() };
@@ -155,7 +164,8 @@ impl Communicator {
         let hosts = around.hosts.len() as u32;
         let between = match place.filter(|_| hosts > 1) {
             Some(place) => {
-                let config = Config { rank: host as u32, world: hosts, fallback: config.fallback, ..ranks };
+                let reproducible = config.reproducible.filter(|_| config.sums_by_tree());
+                let config = Config { rank: host as u32, world: hosts, fallback: config.fallback, reproducible, ..ranks };
                 let joined = Communicator::join_at_host(config, &place).inspect_err(|error| local.abort(&error.to_string()));
                 Some(joined?)
             }
@@ -171,21 +181,35 @@ impl Communicator {
         Ok(Communicator::build(config, Path::Hierarchy(Box::new(HierarchyPath::new(levels))), None, None, None, report))
     }
 
+    /// What cannot be where ranks share hosts, which reduce in two steps.
+    fn check_shared_hosts(config: &Config) -> Result<(), CommError> {
+        let wrong = |what, value: String, expected: &str| Err(ConfigError::Value { what, value, expected: expected.into() }.into());
+        if !config.operators.is_empty() {
+            return wrong("operators", format!("{} of them", config.operators.len()), "none where ranks share hosts of a fabric");
+        }
+        if config.sums_by_tree() && config.transport == Transport::Udp {
+            return wrong("transport", "udp".into(), "auto where ranks share hosts and floats are summed in the order of a tree");
+        }
+        Ok(())
+    }
+
     /// Joins a job at the manager of a fabric, as one of its hosts.
     fn join_at_host(config: Config, place: &Place) -> Result<Self, CommError> {
         let (kind, op) = fabric::FIRST;
         let wanted = (fabric::system_of(&config, op), kind);
-        let enter = |place: &Place, admitted: &Admitted, op| fabric::enter(&config, place, admitted, op);
+        let enter = |place: &Place, admitted: &Admitted, op| fabric::enter(&config, place, admitted, (op, None));
         let (joined, wanted) = meeting::fabric::join_or_fall_back(&config, wanted, Some(place), enter)?;
         let meeting::fabric::Joined { opened, place, manager } = joined;
         let config = Config { fabric_host: Some(place.name().to_owned()), ..config };
         let home = Home { place: place.clone(), job: opened.join.job.clone(), wanted };
         let path = DatagramPath::in_fabric(&config, &opened.admitted, home);
+        let is_as_asked = wanted.system == fabric::dense_of(&config);
+        let system = config.system.filter(|_| is_as_asked).unwrap_or(wanted.system);
         let report = PathReport::Fabric {
             manager,
             file: place.file.clone(),
             host: place.name().to_owned(),
-            system: wanted.system.name(),
+            system: system.name(),
             payload_bytes: opened.admitted.payload_bytes,
             window: opened.admitted.window,
             by_hosts: None,
@@ -218,7 +242,7 @@ impl Communicator {
             Path::Datagrams(path) | Path::Fabric(path) => Some(path.traffic()),
             Path::Memory(_) | Path::Alone(_) | Path::Hierarchy(_) => None,
         };
-        let payload_bytes = if let Path::Datagrams(path) = &path { Some(path.payload_bytes()) } else { None };
+        let payload_bytes = if let Path::Datagrams(path) | Path::Fabric(path) = &path { Some(path.payload_bytes()) } else { None };
         let path_levels = if let Path::Hierarchy(path) = &path { Some(path.levels()) } else { None };
         let engine = Mutex::new(Engine { path, next: 0, closed: false, scratch: Scratch::default() });
         let core = Arc::new(Core {

@@ -315,8 +315,8 @@ impl Config {
             config.fixed_point = choose(name, &value, &[("0", false), ("1", true)])?;
         }
         if let Some((name, value)) = first(&["FANIN_REPRODUCIBLE"]) {
-            let (element, block) = (Some(ReproducibleBy::Element), Some(ReproducibleBy::Block));
-            config.reproducible = choose(name, &value, &[("0", None), ("1", element), ("element", element), ("block", block)])?;
+            let by = [ReproducibleBy::Element, ReproducibleBy::Block, ReproducibleBy::Tree].map(|by| (by.name(), Some(by)));
+            config.reproducible = choose(name, &value, &[&[("0", None), ("1", Some(ReproducibleBy::Element))][..], &by[..]].concat())?;
         }
         if let Some((name, value)) = first(&["FANIN_SPARSE"]) {
             let choices = [("auto", SparsePath::Auto), ("switch", SparsePath::Switch), ("lists", SparsePath::Lists)];
@@ -336,8 +336,9 @@ impl Config {
     /// The system of this name as ranks in a fabric run it; `None` where there is none.
     pub fn system_named(name: &str) -> Option<System> {
         let system = System::all().into_iter().find(|system| system.name() == name)?;
-        let summed_whole = system.sparsity().is_none() && system.offers(CollectiveKind::Allreduce);
-        summed_whole.then(|| system.for_software())
+        // Flare's dense sums are those of a static tree (`flare 4.3`), which a job of its is beside jobs of pairs.
+        let sums_dense = system.sparsity().is_none() || matches!(system, System::Flare(_));
+        (sums_dense && system.offers(CollectiveKind::Allreduce)).then(|| system.for_software())
     }
 
     /// A system by its name, or `auto`.
@@ -349,6 +350,16 @@ impl Config {
             let names = System::names_of("or", |system| Config::system_named(system.name()).is_some());
             ConfigError::Value { what, value: name.into(), expected: format!("auto, or a system that sums dense vectors: {names}") }
         })
+    }
+
+    /// Whether switches of a fabric sum pairs of sparse vectors, and by operators that the job brings along.
+    pub(crate) fn is_flare(&self) -> bool {
+        matches!(self.system, Some(System::Flare(_)))
+    }
+
+    /// Whether floats are summed in the order that the tree of a fabric's switches has.
+    pub(crate) fn sums_by_tree(&self) -> bool {
+        self.reproducible == Some(ReproducibleBy::Tree)
     }
 
     /// Whether ranks can wait so long for one another.
@@ -407,14 +418,25 @@ impl Config {
             if self.fixed_point {
                 return wrong("fixed_point", "true".into(), "false in a fabric: its switches add floats".into());
             }
-            if self.sparse == SparsePath::Switch {
-                return wrong("sparse", "switch".into(), "auto or lists in a fabric, where sparse vectors are gathered".into());
-            }
-            if !self.operators.is_empty() {
-                return wrong("operators", format!("{} of them", self.operators.len()), "none in a fabric of several switches".into());
+            if self.sparse == SparsePath::Switch && !self.is_flare() {
+                let expected = "auto or lists in a fabric, unless its switches sum by flare (FANIN_SYSTEM=flare)";
+                return wrong("sparse", "switch".into(), expected.into());
             }
             if let Some(bind) = self.bind {
                 return wrong("bind", bind.to_string(), "none in a fabric: the fabric's file has the addresses of hosts".into());
+            }
+        }
+        if self.reproducible == Some(ReproducibleBy::Tree) {
+            let adds_in_order = matches!(self.system, Some(System::Flare(_) | System::Tree(_)));
+            if !matches!(self.meeting, Meeting::Fabric(_)) || !adds_in_order {
+                let expected =
+                    "element or block, unless switches of a fabric add in a fixed order (FANIN_FABRIC with FANIN_SYSTEM=flare or tree)";
+                return wrong("reproducible", "tree".into(), expected.into());
+            }
+            if self.fallback == Some(Fallback::Ring) {
+                let expected =
+                    "error, or none, where sums are those of the switches' tree: hosts add in another order (FANIN_REPRODUCIBLE=tree)";
+                return wrong("fallback", "ring".into(), expected.into());
             }
         }
         if self.fixed_point && self.reproducible.is_some() {
@@ -611,7 +633,7 @@ mod tests {
             assert_eq!(read_one(value).unwrap().reproducible, expected, "{value}");
         }
         let wrong = read_one("yes").unwrap_err().to_string();
-        assert_eq!(wrong, "FANIN_REPRODUCIBLE = yes: expected 0 or 1 or element or block");
+        assert_eq!(wrong, "FANIN_REPRODUCIBLE = yes: expected 0 or 1 or element or block or tree");
         let both = read(&[("FANIN_REPRODUCIBLE", "1"), ("FANIN_FIXED_POINT", "1")]).unwrap_err().to_string();
         assert!(both.starts_with("fixed_point = true: expected false where sums are reproducible"), "{both}");
     }

@@ -4,12 +4,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use fanin_control::FailureKind;
 use fanin_core::{CollectiveKind, DType, ElementOp, OrderFree};
+use fanin_systems::System;
 
 use crate::call::{Buffers, Call, CallOp, Of, SparseStep, copies, is_copy};
-use crate::config::Config;
+use crate::config::{Config, Meeting};
 use crate::error::CommError;
 use crate::link::Link;
 use crate::lock::locked;
+use crate::meeting::Wanted;
+use crate::meeting::fabric::Place;
+use crate::path::fabric::dense_of;
 use crate::path::hierarchy::Levels;
 use crate::path::patience::Patience;
 use crate::path::traffic::Traffic;
@@ -104,6 +108,21 @@ impl Core {
             link.fail(error.clone());
         }
         result
+    }
+
+    /// Whether ranks meet at the manager of a fabric.
+    pub(crate) fn is_in_fabric(&self) -> bool {
+        matches!(self.config.meeting, Meeting::Fabric(_))
+    }
+
+    /// This rank's host in a fabric, where vectors go over one.
+    pub(crate) fn place(&self) -> Option<Place> {
+        if let Path::Fabric(path) = &locked(&self.engine).path { path.place() } else { None }
+    }
+
+    /// The system of the job's dense sums.
+    pub(crate) fn dense_system(&self) -> System {
+        if self.is_in_fabric() { dense_of(&self.config) } else { Wanted::DENSE.system }
     }
 
     /// The number of the next call.

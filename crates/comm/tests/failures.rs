@@ -74,14 +74,10 @@ type Called = fn(&Communicator) -> Result<(), CommError>;
 
 #[test]
 fn ranks_that_differ_in_a_reproducible_reduction_are_told_what_each_has_called() {
-    for (transport, by) in BOTH.into_iter().flat_map(|transport| [(transport, ReproducibleBy::Element), (transport, ReproducibleBy::Block)])
-    {
-        let sums = match by {
-            ReproducibleBy::Element => {
-                ["300 f32 (avg), reproducible: exponents from 0 on", "300 f32 (sum), reproducible: exponents from 0 on"]
-            }
-            ReproducibleBy::Block => ["300 f32 (avg), reproducible: scales", "300 f32 (sum), reproducible: scales"],
-        };
+    let by_element = ["300 f32 (avg), reproducible: exponents from 0 on", "300 f32 (sum), reproducible: exponents from 0 on"];
+    let by_block = ["300 f32 (avg), reproducible: scales", "300 f32 (sum), reproducible: scales"];
+    let both = [(ReproducibleBy::Element, by_element), (ReproducibleBy::Block, by_block)];
+    for (transport, (by, sums)) in BOTH.into_iter().flat_map(|transport| both.map(|by| (transport, by))) {
         let cases: [(Called, [&str; 2]); 3] = [
             // Their integers are alike, and so is what is found before.
             (|comm| comm.allreduce(&mut [1f32; 300], if comm.rank() == 2 { Operator::Avg } else { Operator::Sum }), sums),

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::Op;
 use crate::jobs::OpenJob;
-use crate::message::{Admitted, Hello, SwitchHello};
+use crate::message::{Admitted, Hello, OperatorWish, SwitchHello};
 
 /// The operation whose accumulators do for all others: halves are summed in twice their length.
 const WIDEST: PayloadOp = PayloadOp::BuiltIn(ElementOp { dtype: DType::F16, operator: Operator::Sum });
@@ -99,7 +99,8 @@ pub struct JobAnnouncement {
     /// The hosts of its servers, for systems that have servers; none for one at the host of rank 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<u32>,
-    /// The operator of the fabric that reduces, in place of that of `op`, whose type elements have all the same.
+    /// The operator that reduces, in place of that of `op`, whose type elements have all the same: the fabric's own, or one that the job
+    /// brings along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<OperatorName>,
     /// What that operator does, as whoever makes nodes has it; it does not travel.
@@ -107,7 +108,7 @@ pub struct JobAnnouncement {
     pub kernel: Option<PayloadOp>,
 }
 
-/// An operator that a fabric's file names.
+/// An operator that a fabric's file names, or that a job brings along.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorName {
@@ -115,6 +116,15 @@ pub struct OperatorName {
     pub name: String,
     /// The SHA-256 of its module, as 64 hexadecimal digits: all must have the same.
     pub sha256: String,
+    /// The module of one that the job brings along, as hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+}
+
+impl From<&OperatorWish> for OperatorName {
+    fn from(wish: &OperatorWish) -> Self {
+        OperatorName { name: wish.name.clone(), sha256: wish.digest.clone(), module: wish.module.clone() }
+    }
 }
 
 /// What a job takes of a switch's memory at most, where it has a node there.
@@ -444,6 +454,23 @@ pub struct JobStatus {
     pub slot_bytes: u64,
     /// The most that was in use at once.
     pub slot_bytes_peak: u64,
+    /// Who contributes here, and how often each was the last one; none where there is only one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last: Vec<LastStatus>,
+    /// How the job's operator has failed here, if it has one and it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_fault: Option<String>,
+}
+
+/// How often sums of a job had only one contributor to wait for, at a switch of a fabric.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LastStatus {
+    /// The name of the neighbour: a host, or a switch with the sums of what is below it.
+    pub contributor: String,
+    /// Sums that it completed, as the last of all.
+    pub completed: u64,
+    /// How long these had nothing but it to wait for, together, in us.
+    pub awaited_us: u64,
 }
 
 #[cfg(test)]

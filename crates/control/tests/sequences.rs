@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use common::{PATIENCE_MS, Switch, call, join};
 use fanin_control::jobs::Phase;
 use fanin_control::{
-    Attach, BlockRange, ByHosts, CallDescription, ClientMessage, ConnectionId, Decoder, Hello, JobsConfig, Join, Note, Progress,
-    ResumeState, SwitchMessage, encode,
+    Admitted, Attach, BlockRange, ByHosts, CallDescription, ClientMessage, ConnectionId, Decoder, FabricFile, Hello, JobsConfig, Join,
+    Note, Progress, Refusal, ResumeState, SwitchMessage, encode,
 };
 use fanin_core::hash::mix;
 use proptest::prelude::*;
@@ -193,6 +193,123 @@ fn step(switch: &mut Switch, dice: &mut Dice<'_>, instances: &mut Vec<u64>) {
     let admitted = switch.told.values().rev().take(4).filter_map(|told| Some(told.admitted()?.instance));
     instances.extend(admitted);
     instances.drain(..instances.len().saturating_sub(8));
+}
+
+/// What ranks of a fabric know of jobs that a manager has admitted them to: how they have joined, and as what.
+type Past = Vec<(Join, Admitted)>;
+
+/// One rank of a fabric.
+fn random_host(dice: &mut Dice<'_>) -> Join {
+    let world = 1 + dice.below(3) as u32;
+    let mut join = join(JOBS[dice.below(3) as usize], dice.below(u64::from(world)) as u32, world);
+    // One that has no host, or that of another rank.
+    join.node = (!dice.one_in(40)).then(|| format!("host{}", if dice.one_in(40) { 0 } else { join.rank }));
+    join.by_hosts = if dice.one_in(2) { ByHosts::WhereFull } else { ByHosts::Never };
+    join
+}
+
+/// A rank that tells a manager of a job that runs: mostly as it is, and sometimes of one that cannot be.
+fn random_adoption(dice: &mut Dice<'_>, past: &Past) -> Option<Join> {
+    let (join, admitted) = past.get(dice.below(past.len().max(1) as u64) as usize)?;
+    let mut told = admitted.clone();
+    let mut join = Join { attach: Some(Attach { instance: told.instance }), by_hosts: ByHosts::Never, ..join.clone() };
+    match dice.below(24) {
+        0 => told.instance ^= 1,
+        1 => told.job_id = dice.below(3) as u16,
+        2 => told.by_hosts = Some("the switch is gone".into()),
+        3 => drop(told.peers.pop()),
+        4 => told.patience_ms += 1,
+        5 => told.window = 0,
+        6 => join.job = JOBS[dice.below(3) as usize].into(),
+        7 => join.world += 1,
+        _ => {}
+    }
+    join.adopt = Some(Box::new(told));
+    Some(join)
+}
+
+/// As [`play`], of a manager of a fabric that ends now and then: its ranks tell the next one of their jobs.
+fn play_in_fabric(mut dice: Dice<'_>, steps: usize) -> Vec<Note> {
+    let (mut past, mut notes, mut joins) = (Past::new(), Vec::new(), BTreeMap::new());
+    let file = FabricFile { name: "fabric.toml".into(), text: String::new() };
+    let manager = |seed| {
+        let config = JobsConfig { seed, jobs_max: 3, connections_max: 12, fabric: Some(file.clone()), ..JobsConfig::default() };
+        Switch::new(config)
+    };
+    let mut switch = manager(dice.state);
+    for _ in 0..steps {
+        if dice.ended() {
+            break;
+        }
+        let open: Vec<ConnectionId> = switch.open.iter().copied().collect();
+        let some_job = switch.sockets.keys().next_back().copied();
+        match dice.below(24) {
+            0..=5 => {
+                let join = random_host(&mut dice);
+                joins.insert(switch.join(join.clone()), join);
+            }
+            6..=9 => {
+                if let Some(join) = random_adoption(&mut dice, &past) {
+                    joins.insert(switch.join(join.clone()), join);
+                }
+            }
+            10..=14 => open.iter().for_each(|connection| say_what_fits(&mut switch, &mut dice, *connection)),
+            15 if dice.one_in(2) => {
+                check_ends(&switch);
+                notes.append(&mut switch.notes);
+                switch = manager(dice.below(u64::from(u32::MAX)));
+                joins.clear();
+            }
+            16 => switch.jobs.on_fabric_switch(switch.now_ms, "leaf0", dice.one_in(2)),
+            17 => switch.jobs.on_fabric_jobs("leaf0", (0..dice.below(4) as u16).collect()),
+            18 if dice.one_in(4) => some_job.into_iter().for_each(|job| switch.jobs.on_fabric_refusal(job, "no room".into())),
+            19 if dice.one_in(4) => {
+                some_job.into_iter().for_each(|job| switch.jobs.on_operator_failed(job, "leaf0: it divides by zero", None))
+            }
+            20 => some_job.into_iter().for_each(|job| switch.jobs.on_awaited(job, "rank 1 is late".into())),
+            21 => {
+                if let Some(connection) = open.get(dice.below(open.len().max(1) as u64) as usize) {
+                    switch.close(*connection);
+                }
+            }
+            _ => switch.pass(50 + dice.below(40) * dice.below(40), &open),
+        }
+        switch.settle();
+        check(&switch);
+        for (connection, join) in &joins {
+            let admitted = switch.told[connection].admitted().filter(|admitted| admitted.by_hosts.is_none());
+            if let Some(admitted) = admitted.filter(|admitted| past.iter().all(|(_, known)| known.instance != admitted.instance)) {
+                past.push((Join { adopt: None, attach: None, ..join.clone() }, admitted.clone()));
+            }
+        }
+        past.drain(..past.len().saturating_sub(6));
+    }
+    check_ends(&switch);
+    switch.pass(3 * PATIENCE_MS + 30_000, &[]);
+    check_ends(&switch);
+    assert_eq!((switch.jobs.status().count(), switch.jobs.connections(), switch.sockets.len()), (0, 0, 0));
+    assert!(switch.open.is_empty(), "the manager closes what nobody uses");
+    notes.append(&mut switch.notes);
+    notes
+}
+
+#[test]
+fn whatever_happens_to_managers_of_a_fabric_nothing_is_left_behind() {
+    let (mut adopted, mut not_adopted, mut started, mut failed) = (0, 0, 0, BTreeMap::<&str, usize>::new());
+    for seed in 0..400 {
+        for note in play_in_fabric(Dice { state: seed, bytes: None }, 200) {
+            match note {
+                Note::Admitted { resumed: true, .. } => adopted += 1,
+                Note::Refused { code: Refusal::UnknownInstance, .. } => not_adopted += 1,
+                Note::Started { .. } => started += 1,
+                Note::Failed { kind, .. } => *failed.entry(kind.name()).or_default() += 1,
+                _ => {}
+            }
+        }
+    }
+    // The walk is worth nothing where it never comes by.
+    assert!(adopted > 100 && not_adopted > 100 && started > 100, "{adopted} {not_adopted} {started} {failed:?}");
+    assert!(["rank_lost", "operator", "switch"].iter().all(|kind| failed.get(kind).is_some_and(|count| *count > 3)), "{failed:?}");
 }
 
 /// What a sensible rank would say now.

@@ -29,6 +29,11 @@ impl Awaited {
 
     /// At the end of a window, what there is to say about who was last.
     pub(crate) fn look(&mut self, now: Instant, ranks: &[Last]) -> Option<String> {
+        self.look_at(now, ranks, |rank| Some(format!("rank {rank}")))
+    }
+
+    /// The same of contributors that have names; nothing is said of one that has none.
+    pub(crate) fn look_at(&mut self, now: Instant, ranks: &[Last], name: impl Fn(usize) -> Option<String>) -> Option<String> {
         let length = now.saturating_duration_since(self.begun);
         if self.before.len() != ranks.len() {
             (self.begun, self.before) = (now, ranks.to_vec());
@@ -46,8 +51,9 @@ impl Awaited {
             return None;
         }
         self.named = Some(rank);
+        let name = name(rank)?;
         Some(format!(
-            "rank {rank} is the one that others wait for: in the last {:.0} s it was the last to contribute to {:.0} % of {sums} sums, which had nothing \
+            "{name} is the one that others wait for: in the last {:.0} s it was the last to contribute to {:.0} % of {sums} sums, which had nothing \
              else to wait for during {:.1} s",
             length.as_secs_f64(),
             100.0 * share,

@@ -103,7 +103,7 @@ impl Compiler {
 }
 
 /// One operator, from what rank 0 has sent.
-fn operator(wish: &OperatorWish) -> Result<CustomOperator, String> {
+pub(crate) fn operator(wish: &OperatorWish) -> Result<CustomOperator, String> {
     let name = &wish.name;
     let module = wish.bytes().ok_or_else(|| format!("operator `{name}`: module: expected hexadecimal digits, two for each byte"))?;
     let digest = Digest::of(&module).to_string();

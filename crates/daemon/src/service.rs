@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fanin_control::fabric::LastStatus;
 use fanin_control::jobs::Phase;
 use fanin_control::{Action, ConnectionId, JobAnnouncement, Jobs, Note, ONLY_MEETS, OpenJob, encode};
 use fanin_core::{DropReason, Suspect};
 use fanin_net::FaultPlan;
-use fanin_operator::CustomOperator;
+use fanin_operator::{CustomOperator, Faults};
 use fanin_runtime::{Last, Statistics};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -74,6 +75,8 @@ pub(crate) struct Service {
     mismatches: BTreeMap<u16, u64>,
     /// Who is waited for, by job.
     awaited: BTreeMap<u16, Awaited>,
+    /// The same at each switch of the fabric, and the hosts of the job by rank.
+    awaited_at: BTreeMap<u16, (Vec<String>, BTreeMap<String, Awaited>)>,
     ports: Ports,
     /// The program in the kernel, where there is one.
     plane: Option<Plane>,
@@ -121,6 +124,7 @@ impl Service {
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
             awaited: BTreeMap::new(),
+            awaited_at: BTreeMap::new(),
             ports: Ports::new(config.data_ports, config.nearby),
             plane,
             faults: config.faults,
@@ -241,13 +245,14 @@ impl Service {
                     }
                 }
                 Action::Close(connection) => drop(self.outboxes.remove(&connection)),
-                Action::OpenJob(open) if self.switches.is_some() => self.begin_in_fabric(&open),
+                Action::OpenJob(open) if self.switches.is_some() && !runs_operator(&open) => self.begin_in_fabric(&open, None),
                 Action::AdoptJob(open) => self.adopt_in_fabric(&open),
                 Action::OpenJob(open) if open.operators.is_empty() => self.open_job(&open, &[]),
                 Action::OpenJob(open) => self.compile(open),
                 Action::CloseJob { job_id } => {
                     self.mismatches.remove(&job_id);
                     self.awaited.remove(&job_id);
+                    self.awaited_at.remove(&job_id);
                     self.compiler.forget(job_id);
                     if let Some(switches) = &self.switches {
                         switches.end(job_id);
@@ -277,6 +282,7 @@ impl Service {
             return;
         }
         match operators {
+            Ok(operators) if self.switches.is_some() => self.begin_in_fabric(&open, operators.into_iter().next()),
             Ok(operators) => self.open_job(&open, &operators),
             Err(text) => self.jobs.on_operator_failed(open.job_id, &format!("the switch refuses an operator of the job: {text}"), Some(0)),
         }
@@ -297,13 +303,19 @@ impl Service {
         self.jobs.on_opened(self.now_ms(), job_id, result);
     }
 
-    /// All switches of the fabric are told of a job, without waiting for them.
-    fn begin_in_fabric(&mut self, open: &OpenJob) {
+    /// All switches of the fabric are told of a job, without waiting for them; `operator`: what they are to combine by.
+    fn begin_in_fabric(&mut self, open: &OpenJob, operator: Option<CustomOperator>) {
         let Some(switches) = &self.switches else { return };
+        self.awaited_at.insert(open.job_id, (open.nodes.clone(), BTreeMap::new()));
         let (job_id, instance, tell) = (open.job_id, open.instance, self.begun.0.clone());
+        let element_bytes = open.op.dtype.bytes();
+        let kernel = match operator.map(|operator| operator.for_levels(element_bytes)).transpose() {
+            Ok(operator) => operator.map(|operator| operator.payload_op(&Faults::default())),
+            Err(error) => return self.jobs.on_operator_failed(job_id, &error.to_string(), Some(0)),
+        };
         match switches.hosts(&open.nodes) {
             Ok(hosts) => {
-                let announcement = JobAnnouncement::of_ranks(&open.into(), open.op, hosts);
+                let announcement = JobAnnouncement { kernel, ..announced(open, hosts) };
                 // The service may have ended, and then nobody needs to be told.
                 switches.begin(announcement, Box::new(move |result| drop(tell.send(BegunInFabric { job_id, instance, result }))));
             }
@@ -314,8 +326,9 @@ impl Service {
     /// All switches of the fabric have a job of an earlier manager, which is looked after from now on.
     fn adopt_in_fabric(&mut self, open: &OpenJob) {
         let Some(switches) = &self.switches else { return };
+        self.awaited_at.insert(open.job_id, (open.nodes.clone(), BTreeMap::new()));
         match switches.hosts(&open.nodes) {
-            Ok(hosts) => switches.adopt(&JobAnnouncement::of_ranks(&open.into(), open.op, hosts)),
+            Ok(hosts) => switches.adopt(&announced(open, hosts)),
             Err(text) => self.jobs.on_broken(open.job_id, &text),
         }
     }
@@ -328,6 +341,30 @@ impl Service {
             }
             Seen::Jobs(switch, jobs) => self.jobs.on_fabric_jobs(&switch, jobs),
             Seen::Refuses(job_id, text) => self.jobs.on_fabric_refusal(job_id, text),
+            Seen::Last(switch, job_id, last) => self.look_at_last(&switch, job_id, &last),
+            Seen::OperatorFailed(job_id, text) => self.jobs.on_operator_failed(job_id, &text, None),
+        }
+    }
+
+    /// Who was last at a switch of the fabric. Where a switch below it has sums of several ranks, that one knows which of them it was.
+    fn look_at_last(&mut self, switch: &str, job_id: u16, last: &[LastStatus]) {
+        let (Some(switches), Some((nodes, at))) = (&self.switches, self.awaited_at.get_mut(&job_id)) else { return };
+        let now = std::time::Instant::now();
+        let counts: Vec<Last> = last
+            .iter()
+            .map(|last| Last { completed: last.completed, awaited_ps: last.awaited_us.saturating_mul(1_000_000), ..Last::default() })
+            .collect();
+        let name = |index: usize| {
+            let hosts = switches.hosts_at(&last.get(index)?.contributor);
+            let mut ranks = nodes.iter().enumerate().filter(|(_, node)| hosts.contains(node));
+            match (ranks.next(), ranks.next()) {
+                (Some((rank, host)), None) => Some(format!("rank {rank} ({host}, at {switch})")),
+                _ => None,
+            }
+        };
+        let text = at.entry(switch.to_owned()).or_insert_with(|| Awaited::new(now)).look_at(now, &counts, name);
+        if let Some(text) = text {
+            self.jobs.on_awaited(job_id, text);
         }
     }
 
@@ -453,6 +490,17 @@ impl Service {
             }
         }
     }
+}
+
+/// Whether the switches of a fabric are to run the operator that a job brings along. Where they are not, its ranks do.
+fn runs_operator(open: &OpenJob) -> bool {
+    open.system.takes_operators() && !open.operators.is_empty()
+}
+
+/// What the switches of a fabric are told of a job.
+fn announced(open: &OpenJob, hosts: Vec<u32>) -> JobAnnouncement {
+    let operator = open.operators.first().filter(|_| runs_operator(open)).map(Into::into);
+    JobAnnouncement { operator, ..JobAnnouncement::of_ranks(&open.into(), open.op, hosts) }
 }
 
 /// How an operator that a job has brought along has failed, and on whose contribution where it was one rank's.

@@ -66,7 +66,7 @@ pub fn read(py: Python<'_>, arguments: Option<&Bound<'_, PyDict>>, environment: 
         let text = if is_flag { u8::from(value.is_truthy()?).to_string() } else { value.str()?.to_string() };
         if *keyword == "reproducible" && text.is_empty() {
             // A variable that is empty is none; an argument that is empty is wrong.
-            let expected = "True, False, element or block".into();
+            let expected = "True, False, element, block or tree".into();
             return Err(wrong(py, ConfigError::Value { what: "reproducible", value: "\"\"".into(), expected }, &given));
         }
         given.insert(*variable, text);

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_core::{DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Via, Wire};
+use fanin_core::{
+    DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Tally, Via, Wire,
+};
 use fanin_net::{Receiver, SendStatistics, Sender, SenderConfig, Socket, Waker};
 use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::link::LINK_SYSTEM;
@@ -152,6 +154,7 @@ impl<N: Node<[u8]>> Driver<N> {
             refused: false,
             reclaimed: Vec::new(),
             sums: 0,
+            ingress: None,
             arrivals: Arrivals::default(),
         };
         let receiver = Receiver::new(how.receive_runs);
@@ -422,7 +425,7 @@ impl<N: Node<[u8]>> Driver<N> {
                         count(outlet, peer, payload.len());
                         let mut none = None;
                         let tensors = lent_to(*selected, from.job, tensors, &mut none);
-                        let before = Before::of(residents, resident, outlet);
+                        let before = Before::of(residents, resident, outlet, (peer, !payload.is_empty()));
                         hand_over((residents, resident), now, (from, &header, payload), (socket, outlet, tensors));
                         before.count_last(residents, outlet, (peer, now));
                     }
@@ -481,29 +484,56 @@ fn count(outlet: &mut Outlet, peer: PeerIndex, payload_bytes: usize) {
 struct Before {
     resident: usize,
     sums: u64,
+    others: u64,
     repeated: u64,
+    /// In a fabric: elements have come from below.
+    is_contribution: bool,
 }
 
 impl Before {
     #[inline]
-    fn of<N>(residents: &Residents<N>, resident: usize, outlet: &Outlet) -> Self {
-        let repeated = residents.member(resident).counters.dropped_for(DropReason::InProgress);
-        Before { resident, sums: outlet.sums, repeated }
+    fn of<N>(residents: &Residents<N>, resident: usize, outlet: &mut Outlet, (peer, has_elements): (PeerIndex, bool)) -> Self {
+        let counters = &residents.member(resident).counters;
+        let port = outlet.links.as_mut().map(|links| links.port(peer).is_below);
+        outlet.ingress = port.map(|_| peer);
+        Before {
+            resident,
+            sums: outlet.sums,
+            others: port.map_or(0, |_| others(counters)),
+            repeated: counters.dropped_for(DropReason::InProgress),
+            is_contribution: has_elements && port == Some(true),
+        }
     }
 
-    /// The packet was a contribution, unless the node had it already; where a sum has gone to all since, it was the last one. In a fabric
-    /// what comes from other switches has several ranks' in it, of which nobody knows which was last.
+    /// The packet was a contribution, unless the node had it already; where a sum has gone to all since, or on its way through a fabric, it was
+    /// the last one. What comes from another switch has several ranks' in it: that switch knows which of them was last.
     #[inline]
-    fn count_last<N>(self, residents: &Residents<N>, outlet: &mut Outlet, (peer, now): (PeerIndex, Instant)) {
-        let repeated = residents.member(self.resident).counters.dropped_for(DropReason::InProgress);
-        if outlet.address.role != Role::Switch || outlet.links.is_some() || repeated != self.repeated {
+    fn count_last<N>(self, residents: &mut Residents<N>, outlet: &mut Outlet, (peer, now): (PeerIndex, Instant)) {
+        outlet.ingress = None;
+        let member = residents.member_mut(self.resident);
+        let is_repeated = member.counters.dropped_for(DropReason::InProgress) != self.repeated;
+        if outlet.address.role != Role::Switch || is_repeated {
+            return;
+        }
+        let completes = outlet.sums != self.sums;
+        if outlet.links.is_some() {
+            if self.is_contribution {
+                let completes = completes && others(&member.counters) == self.others;
+                member.contributors.contributed(usize::from(peer.0), now, completes);
+            }
             return;
         }
         let waited = outlet.arrivals.arrived(now);
-        if outlet.sums != self.sums {
+        if completes {
             outlet.peers.get_mut(peer).counters.last.completed(waited);
         }
     }
+}
+
+/// Packets with elements that a switch has sent on, and that are no sums: what found no place in its memory, and what is sent again.
+fn others(counters: &Counters) -> u64 {
+    let unplaced = [Tally::Collision, Tally::Spill].map(|tally| counters.tallies[tally.index()]);
+    unplaced.iter().sum::<u64>() + counters.retransmitted_total()
 }
 
 /// The vectors that a job's node is lent: those of the running operation, where that is the job's. Operations of jobs have the same numbers.

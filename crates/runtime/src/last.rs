@@ -4,7 +4,7 @@
 //! rank that comes late to a call, the first block waits for as long as the rank is late, and those that follow hardly do. Added up, it is the
 //! time that ranks lose to it.
 
-use fanin_core::{Duration, Instant};
+use fanin_core::{Duration, Instant, PortId};
 
 /// The times that lateness is told apart by.
 pub const LATE: [Duration; 4] = [Duration::from_ms(1), Duration::from_ms(10), Duration::from_ms(100), Duration::from_ms(1_000)];
@@ -54,9 +54,52 @@ impl Arrivals {
     }
 }
 
+/// Who contributes to a job at a switch of a fabric: hosts, or switches below with the sums of theirs.
+#[derive(Debug, Default)]
+pub(crate) struct Contributors {
+    /// By port; `None` of those that have contributed nothing yet.
+    ports: Vec<Option<Last>>,
+    arrivals: Arrivals,
+}
+
+impl Contributors {
+    /// A contribution has come through a port; `completes`: a sum has left since. Where nobody else contributes, nobody is waited for.
+    #[inline]
+    pub(crate) fn contributed(&mut self, port: usize, now: Instant, completes: bool) {
+        if self.ports.len() <= port {
+            self.ports.resize(port + 1, None);
+        }
+        self.ports[port].get_or_insert_default();
+        let waited = self.arrivals.arrived(now);
+        let has_others = self.ports.iter().flatten().count() > 1;
+        if let Some(last) = self.ports[port].as_mut().filter(|_| completes && has_others) {
+            last.completed(waited);
+        }
+    }
+
+    /// How often each was the last one, by port; none where there is only one contributor.
+    pub(crate) fn last(&self) -> Vec<(PortId, Last)> {
+        let all: Vec<_> = (0..).zip(&self.ports).filter_map(|(port, last)| Some((PortId(port), (*last)?))).collect();
+        if all.len() > 1 { all } else { Vec::new() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_only_contributor_of_a_switch_keeps_nobody_waiting() {
+        let at = |ms: u64| Instant::ZERO + Duration::from_ms(ms);
+        let mut contributors = Contributors::default();
+        contributors.contributed(3, at(1), true);
+        contributors.contributed(3, at(50), true);
+        assert_eq!(contributors.last(), []);
+        contributors.contributed(1, at(60), false);
+        contributors.contributed(3, at(80), true);
+        let waited = Last { completed: 1, awaited_ps: 20_000_000_000, late: [1, 1, 0, 0] };
+        assert_eq!(contributors.last(), [(PortId(1), Last::default()), (PortId(3), waited)]);
+    }
 
     #[test]
     fn sums_wait_for_who_comes_after_all_others() {

@@ -45,8 +45,11 @@ pub(crate) struct Outlet {
     pub(crate) refused: bool,
     /// Memory that a job's packet took from another job, with that job and the bytes, until the driver has seen it.
     pub(crate) reclaimed: Vec<(JobId, u32)>,
-    /// Packets with elements that went to several ports: sums, at a switch.
+    /// Packets with elements that went to several ports or, in a fabric, elsewhere than where the packet came from that a node has: sums, at
+    /// a switch.
     pub(crate) sums: u64,
+    /// In a fabric, by which peer the packet came that a node is given.
+    pub(crate) ingress: Option<PeerIndex>,
     /// When contributions came.
     pub(crate) arrivals: Arrivals,
 }
@@ -80,6 +83,12 @@ impl Outlet {
             None => self.peers.at_node(hop.destination.node).ok_or(DropReason::NoRoute),
             Some(links) => links.towards(self.now, hop),
         }
+    }
+
+    /// A packet with elements leaves to a single peer.
+    #[inline]
+    fn count_sum(&mut self, to: Option<PeerIndex>, body: Body<'_, [u8]>) {
+        self.sums += u64::from(self.ingress.is_some() && to.is_some() && to != self.ingress && !matches!(body, Body::Empty));
     }
 
     /// Whether the peer's queue is short enough.
@@ -359,6 +368,7 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
             Egress::Port(port) => {
                 let peer = self.outlet.peers.at_port(port);
                 let hop = self.next_door(peer);
+                self.outlet.count_sum(peer, body);
                 self.send_to(peer.ok_or(DropReason::NoRoute), (&hop, &mut None), header, body);
             }
             Egress::Ports(ports) => {
@@ -380,6 +390,7 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
                     return;
                 }
                 let peer = self.outlet.towards(&hop);
+                self.outlet.count_sum(peer.ok(), body);
                 self.send_to(peer, (&hop, &mut None), header, body);
             }
         }

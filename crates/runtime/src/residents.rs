@@ -3,7 +3,6 @@
 use fanin_core::{Instant, JobId, Node, Role};
 use fanin_net::Socket;
 
-use crate::counters::Counters;
 use crate::member::Member;
 use crate::outlet::{Lent, Outlet};
 use crate::tensors::Tensors;
@@ -51,7 +50,7 @@ impl<N> Residents<N> {
         let Err(at) = Self::search(&self.members, job, role) else { return false };
         self.nodes.push(Resident { node, jobs: 1 });
         let resident = self.nodes.len() - 1;
-        self.members.insert(at, Member { job, role, system, counters: Counters::default(), resident });
+        self.members.insert(at, Member::new((job, role, system), resident));
         true
     }
 
@@ -69,7 +68,7 @@ impl<N> Residents<N> {
         for (resident, shared) in self.nodes.iter_mut().enumerate() {
             if join(&mut shared.node)? {
                 shared.jobs += 1;
-                self.members.insert(at, Member { job, role, system, counters: Counters::default(), resident });
+                self.members.insert(at, Member::new((job, role, system), resident));
                 return Ok(true);
             }
         }

@@ -50,7 +50,8 @@ fn run(shape: LinkShape) -> Vec<Measured> {
     let sockets: Vec<Socket> = (0..=HOSTS).map(|_| Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap()).collect();
     let hello = HelloConfig { interval: Duration::from_ms(20), timeout: Duration::from_ms(5_000) };
     let config = |node: u32| {
-        let port = |peer: u32| FabricPortConfig { peer: address(peer), socket: sockets[peer as usize].local_address(), shape };
+        let port =
+            |peer: u32| FabricPortConfig { peer: address(peer), is_below: false, socket: sockets[peer as usize].local_address(), shape };
         let (ports, ways) = if node < HOSTS {
             (vec![port(HOSTS)], (0..=HOSTS).map(|to| if to == node { Vec::new() } else { vec![PortId(0)] }).collect())
         } else {

@@ -413,7 +413,7 @@ fn a_stray_hello_does_not_end_a_link_and_a_restart_takes_one_round_trip() {
     let mut greeter = Greeter { socket: neighbour, switch: socket.local_address(), sequence: 0 };
     let shape =
         LinkShape { bits_per_second: 1_000_000_000, buffer_bytes: 100_000, ecn_mark_bytes: None, delay: fanin_core::Duration::ZERO };
-    let port = FabricPortConfig { peer: Address::worker(NodeId(1)), socket: greeter.socket.local_addr().unwrap(), shape };
+    let port = FabricPortConfig { peer: Address::worker(NodeId(1)), is_below: true, socket: greeter.socket.local_addr().unwrap(), shape };
     // Nothing here waits for a link to be silent.
     let hello = HelloConfig { interval: fanin_core::Duration::from_ms(10), timeout: fanin_core::Duration::from_ms(600_000) };
     let config =

@@ -54,7 +54,7 @@ fn configs(sockets: &[Socket]) -> Vec<FabricConfig> {
     let hello = HelloConfig { interval: Duration::from_ms(20), timeout: Duration::from_ms(5_000) };
     let shape =
         LinkShape { bits_per_second: 400_000_000, buffer_bytes: 4 << 20, ecn_mark_bytes: Some(1 << 20), delay: Duration::from_us(200) };
-    let port = |peer: u32| FabricPortConfig { peer: address(peer), socket: sockets[peer as usize].local_address(), shape };
+    let port = |peer: u32| FabricPortConfig { peer: address(peer), is_below: false, socket: sockets[peer as usize].local_address(), shape };
     let config = |node: u32| {
         let (ports, ways) = if node < HOSTS {
             (vec![port(HOSTS)], (0..=HOSTS).map(|to| if to == node { Vec::new() } else { vec![PortId(0)] }).collect())

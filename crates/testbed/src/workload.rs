@@ -129,10 +129,11 @@ impl Job {
             seed: Random::new(seed, Purpose::Systems, number as u64).bits(),
             hosts: nodes(&self.hosts),
             servers: nodes(&common.servers),
-            operator: self
-                .operator
-                .as_ref()
-                .map(|operator| OperatorName { name: common.operator.clone(), sha256: operator.digest().to_string() }),
+            operator: self.operator.as_ref().map(|operator| OperatorName {
+                name: common.operator.clone(),
+                sha256: operator.digest().to_string(),
+                module: None,
+            }),
             kernel: self.operator.as_ref().map(|operator| operator.payload_op(&fanin_operator::Faults::default())),
         }
     }

@@ -179,7 +179,7 @@ class FaninBackend(Backend):
         return self._comm
 
     @property
-    def reproducible(self) -> Literal["element", "block"] | None:
+    def reproducible(self) -> Literal["element", "block", "tree"] | None:
         """Whether floats are summed to the same bits in every run, and what these depend on."""
         return reproducible_by(self._settings)
 

@@ -24,7 +24,7 @@ TIMEOUT_MAX = timedelta(days=36_500)
 
 #: What each takes: the types of its values, and what was expected, in words. What makes no sense beyond that the communicator refuses.
 _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
-    "reproducible": ((bool, str), "True, False, 'element' or 'block'"),
+    "reproducible": ((bool, str), "True, False, 'element', 'block' or 'tree'"),
     "fixed_point": ((bool,), "True or False"),
     "transport": ((str,), "'auto', 'udp' or 'shm'"),
     "sparse": ((str,), "'auto', 'switch' or 'lists'"),
@@ -45,7 +45,7 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
 
 #: Values that are words, where the communicator does not check them.
 _WORDS: dict[str, tuple[bool | str, ...]] = {
-    "reproducible": (True, False, "element", "block"),
+    "reproducible": (True, False, "element", "block", "tree"),
     "nan": ("ignore", "propagate"),
     "fallback": ("ring", "error"),
 }
@@ -85,8 +85,9 @@ class Options:
     """
 
     #: Floats are reduced to the same bits in every run. ``True`` is ``"element"``: bits depend on the element at all ranks alone. With
-    #: ``"block"`` they depend on the bucket as well, and small values beside large ones are lost.
-    reproducible: bool | Literal["element", "block"] | None = None
+    #: ``"block"`` they depend on the bucket as well, and small values beside large ones are lost. With ``"tree"`` switches of a fabric add
+    #: floats as they are, in a fixed order (``system="flare"`` or ``"tree"``): bits depend on where ranks are.
+    reproducible: bool | Literal["element", "block", "tree"] | None = None
     #: Sums of float32 as block fixed point, as hardware switches have them.
     fixed_point: bool | None = None
     #: The system that sums: in a fabric any one that sums dense vectors, as ``"canary"`` or ``"rina"``; else SwitchML at a switch (which
@@ -211,13 +212,15 @@ def is_set(variable: str) -> bool:
     return os.environ.get(variable) == "1"
 
 
-def reproducible_by(settings: Mapping[str, Any]) -> Literal["element", "block"] | None:
-    """What reproducible sums depend on, where sums are reproducible: the element alone, or its block."""
+def reproducible_by(settings: Mapping[str, Any]) -> Literal["element", "block", "tree"] | None:
+    """What reproducible sums depend on, where sums are reproducible: the element alone, its block, or the order in a fabric's tree."""
     asked = settings.get("reproducible")
     if asked is None:
         asked = os.environ.get("FANIN_REPRODUCIBLE") or False
     if asked in ("element", "1", True):
         return "element"
+    if asked == "tree":
+        return "tree"
     return "block" if asked == "block" else None
 
 

@@ -33,8 +33,9 @@ class Report:
     transport: str
     #: The same for people: also why so, and by which switch.
     path: str
-    #: Whether floats are summed to the same bits in every run, and what these depend on: ``"element"``, ``"block"``, or ``None``.
-    reproducible: Literal["element", "block"] | None
+    #: Whether floats are summed to the same bits in every run, and what these depend on: ``"element"``, ``"block"``, ``"tree"``, or
+    #: ``None``.
+    reproducible: Literal["element", "block", "tree"] | None
     #: What the communicator was asked for so far, by name, such as ``"all_reduce"``: calls and bytes of this rank's vectors.
     calls: Mapping[str, Passed]
     #: Packets that this rank has sent so far; none in shared memory.

@@ -116,8 +116,8 @@ def every_key(rank: int) -> None:
     assert "1024" in backend_of(group)._comm.path
     wrong: list[tuple[Any, str]] = [
         ({"reproducable": True}, r"pg_options\['reproducable'\] = True: there is no such option; expected some of reproducible, "),
-        ({"reproducible": "yes"}, r"pg_options\['reproducible'\] = 'yes': expected True, False, 'element' or 'block'"),
-        ({"reproducible": 1}, r"pg_options\['reproducible'\] = 1: expected True, False, 'element' or 'block'"),
+        ({"reproducible": "yes"}, r"pg_options\['reproducible'\] = 'yes': expected True, False, 'element', 'block' or 'tree'"),
+        ({"reproducible": 1}, r"pg_options\['reproducible'\] = 1: expected True, False, 'element', 'block' or 'tree'"),
         ({"payload": True}, r"pg_options\['payload'\] = True: expected a number of bytes"),
         ({"transport": "rdma"}, "transport = rdma: expected auto or udp or shm"),
         ({"transport": 3}, r"pg_options\['transport'\] = 3: expected 'auto', 'udp' or 'shm'"),
@@ -220,7 +220,7 @@ def test_an_old_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_options_are_checked_where_they_are_made() -> None:
     """With the field, its value and what was expected."""
-    with pytest.raises(ValueError, match="Options: reproducible = 'yes': expected True, False, 'element' or 'block'"):
+    with pytest.raises(ValueError, match="Options: reproducible = 'yes': expected True, False, 'element', 'block' or 'tree'"):
         Options(reproducible="yes")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Options: system = 'rina': expected 'auto' or 'switchml'"):
         Options(system="rina")
@@ -256,7 +256,7 @@ def test_options_of_one_rank(what: str) -> None:
             assert "pg_options differ: rank 1 has {'reproducible': True} and rank 0 {'reproducible': False}" in text
             assert cause == 1
         else:
-            assert "pg_options['reproducible'] = 'perhaps': expected True, False, 'element' or 'block'" in text
+            assert "pg_options['reproducible'] = 'perhaps': expected True, False, 'element', 'block' or 'tree'" in text
             assert cause == (1 if rank != 1 else None)
 
 

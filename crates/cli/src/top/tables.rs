@@ -10,11 +10,13 @@ use super::scrape::Scrape;
 /// What two rounds of scrapes of the same switches show.
 pub(super) fn render(addresses: &[String], before: &[Result<Scrape, String>], now: &[Result<Scrape, String>]) -> String {
     let (mut switches, mut ranks, mut links, mut silent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut contributors = Vec::new();
     for ((address, before), now) in addresses.iter().zip(before).zip(now) {
         match (before, now) {
             (Ok(before), Ok(now)) => {
                 switches.push(switch(address, before, now));
                 ranks.extend(ranks_of(before, now));
+                contributors.extend(contributors_of(address, before, now));
                 links.extend(links_of(address, before, now));
             }
             (_, Err(error)) | (Err(error), _) => silent.push(error.clone()),
@@ -24,6 +26,7 @@ pub(super) fn render(addresses: &[String], before: &[Result<Scrape, String>], no
     let titled = [
         (vec!["switch", "jobs", "memory", "CPU", "packets/s", "dropped/s", "sent again/s"], switches),
         (vec!["job", "rank", "goodput", "packets/s", "last", "waited"], ranks),
+        (vec!["switch", "job number", "contributor", "sums/s", "last", "waited"], contributors),
         (vec!["switch", "link to", "state", "sent", "queue", "dropped/s"], links),
     ];
     for (titles, rows) in titled.into_iter().filter(|(_, rows)| !rows.is_empty()) {
@@ -91,6 +94,21 @@ fn ranks_of(before: &Scrape, now: &Scrape) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+/// Who contributes to jobs at a switch of a fabric.
+fn contributors_of(address: &str, before: &Scrape, now: &Scrape) -> Vec<Vec<String>> {
+    const COMPLETED: &str = "fanin_fabric_job_completed_sums_total";
+    let row = |sample: &super::scrape::Sample| {
+        let label = |key: &str| sample.labels.get(key).cloned().unwrap_or_default();
+        let (job, contributor) = (label("job_id"), label("contributor"));
+        let sums = now.rate(before, COMPLETED, &[("job_id", &job)]).unwrap_or(0.0);
+        let rate = |what: &str| now.rate(before, what, &[("job_id", &job), ("contributor", &contributor)]).unwrap_or(0.0);
+        let (completed, waited) = (rate(COMPLETED), rate("fanin_fabric_job_awaited_seconds_total"));
+        let last = if sums > 0.0 { share(completed / sums) } else { "-".into() };
+        vec![address.to_owned(), job, contributor, count(completed), last, share(waited)]
+    };
+    now.all(COMPLETED).iter().map(row).collect()
 }
 
 fn links_of(address: &str, before: &Scrape, now: &Scrape) -> Vec<Vec<String>> {
@@ -165,10 +183,15 @@ mod tests {
     #[test]
     fn links_of_a_fabric_are_shown_with_their_state() {
         let page = "fanin_fabric_jobs 2\nfanin_fabric_link_up{port=\"0\",peer=\"spine0\"} 0\nfanin_fabric_link_up{port=\"1\",peer=\"host1\"} 1\n\
-                    fanin_fabric_queue_bytes{port=\"1\",peer=\"host1\"} 1500\nfanin_fabric_port_sent_bytes_total{port=\"1\",peer=\"host1\"} 3000000\n";
+                    fanin_fabric_queue_bytes{port=\"1\",peer=\"host1\"} 1500\nfanin_fabric_port_sent_bytes_total{port=\"1\",peer=\"host1\"} 3000000\n\
+                    fanin_fabric_job_completed_sums_total{job_id=\"3\",contributor=\"host0\"} 10\n\
+                    fanin_fabric_job_completed_sums_total{job_id=\"3\",contributor=\"host1\"} 90\n\
+                    fanin_fabric_job_awaited_seconds_total{job_id=\"3\",contributor=\"host1\"} 0.8\n";
         let start = Instant::now();
         let (before, now) = (Scrape::of("", start), Scrape::of(page, start + Duration::from_secs(1)));
         let text = render(&["leaf0:9470".into()], &[Ok(before)], &[Ok(now)]);
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(words.contains(&vec!["leaf0:9470", "3", "host1", "90", "90", "%", "80", "%"]), "{text}");
         assert!(text.contains("DOWN") && text.contains("3.0 MB/s") && text.contains("1.5 kB"), "{text}");
     }
 }

@@ -93,6 +93,7 @@ pub(crate) fn join(
     let stream = connect(config, manager, "the manager of the fabric", deadline)?;
     let local = stream.local_addr().map_err(CommError::system("the control connection"))?.ip();
     let mut talk = Talk::new(config, stream, deadline, (manager, &Runner::Manager));
+    talk.switch_instance = wanted.switch_instance;
     talk.say(&ClientSession::greeting(SOFTWARE))?;
     let file = talk.until_greeted()?;
     let place = match known {

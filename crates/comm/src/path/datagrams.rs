@@ -26,7 +26,7 @@ use crate::call::{Blocks, Buffers, Call, is_copy};
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::Link;
-use crate::meeting::fabric::Home;
+use crate::meeting::fabric::{Home, Place};
 use resume::Memory;
 
 /// How often a rank whose path is gone says so.
@@ -102,6 +102,11 @@ impl DatagramPath {
         self.sums = sums;
         self.admitted = admitted;
         Ok(())
+    }
+
+    /// This rank's host in its fabric, if it has one.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.home.as_ref().map(|home| home.place.clone())
     }
 
     /// Bytes of elements in a packet.

@@ -141,7 +141,10 @@ impl Whole {
     fn built_in(&mut self, asked: Asked<'_>, vectors: Apart<'_>, goes_on: &mut dyn FnMut(u32) -> bool) -> Result<(), Stop> {
         let CollectiveCall { kind, op, element_bytes: asked_bytes, .. } = *asked.what;
         let what = as_bytes(asked.what);
-        let mut has_mean = op.operator == Operator::Avg && !is_copy(kind) && !self.divides(kind);
+        // Other kinds are for hosts, which add in another order.
+        let in_order = matches!(&self.jobs, Jobs::Fabric(jobs) if jobs.keeps_order(kind));
+        let what = CollectiveCall { kind: if in_order { CollectiveKind::Allreduce } else { kind }, ..what };
+        let mut has_mean = op.operator == Operator::Avg && !is_copy(kind) && !self.divides(what.kind);
         let what = if has_mean { CollectiveCall { op: ElementOp { operator: Operator::Sum, ..op }, ..what } } else { what };
         let Apart { input, input_start, output, output_start } = vectors;
         let scale = if is_copy(kind) { u64::from(asked_bytes) } else { 1 };
@@ -181,6 +184,9 @@ impl Whole {
     ) -> Result<(), Stop> {
         let (world, width) = (self.config.world as usize, custom.element_bytes as usize);
         let Apart { input, output, output_start, .. } = vectors;
+        if self.at_switches(asked, custom, (input, &mut *output, output_start), goes_on)? {
+            return Ok(());
+        }
         let step = (GATHERED_BYTES / width).max(1) * width;
         let what = asked.what;
         let receives = self.receives_any(what.kind);
@@ -204,6 +210,33 @@ impl Whole {
         }
         self.sums = gathered;
         Ok(())
+    }
+
+    /// The same at the switches of a fabric; false where these do not run the operator.
+    fn at_switches(
+        &mut self,
+        asked: Asked<'_>,
+        custom: CustomCall,
+        (input, output, output_start): (&[u8], &mut [u8], u64),
+        goes_on: &mut dyn FnMut(u32) -> bool,
+    ) -> Result<bool, Stop> {
+        let Jobs::Fabric(jobs) = &mut self.jobs else { return Ok(false) };
+        let Some(operator) = self.config.operators.get(usize::from(custom.index)) else { return Ok(false) };
+        if !jobs.runs_own(custom.index, operator) {
+            return Ok(false);
+        }
+        let (operator, told) = ((custom.index, operator), (asked.what.fingerprint, asked.link));
+        if output.len() == input.len() {
+            return jobs.reduce_by_own(operator, (input, output), told, goes_on);
+        }
+        // All get all of it, and some need a part only.
+        self.sums.resize(input.len(), 0);
+        let is_done = jobs.reduce_by_own(operator, (input, &mut self.sums[..]), told, goes_on)?;
+        let first = output_start as usize * custom.element_bytes as usize;
+        if is_done && !output.is_empty() {
+            output.copy_from_slice(&self.sums[first..first + output.len()]);
+        }
+        Ok(is_done)
     }
 
     /// Whether this rank gets anything.

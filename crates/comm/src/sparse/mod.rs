@@ -7,12 +7,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `switch` | the job of Flare in which the switch sums |
+//! | `switch` | the job of Flare in which the switch, or the switches of a fabric, sum |
+//! | `plan` | how blocks of pairs are cut, and what switches keep sums in |
 //! | `lists` | lists, and how they travel |
 //! | `dense` | vectors in which what nobody has given changes nothing |
 
 mod dense;
 mod lists;
+pub(crate) mod plan;
 mod report;
 mod switch;
 
@@ -21,16 +23,16 @@ use fanin_control::FailureKind;
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator};
 
 use crate::call::{Buffers, Call, SparseStep};
-use crate::config::{Config, INTERRUPTED, Meeting, SparsePath};
+use crate::config::{Config, INTERRUPTED, SparsePath};
 use crate::core::Core;
 use crate::element::Element;
 use crate::error::CommError;
 use crate::lock::locked;
 pub(crate) use lists::Entries;
 use lists::{Collection, Packed};
+use plan::Plan;
 use report::Choices;
 pub use report::{NoSwitch, SparseReport, SparseWay};
-use switch::Plan;
 pub(crate) use switch::SwitchWay;
 
 /// What a sparse allreduce gives: the same at all ranks.
@@ -88,6 +90,9 @@ struct Told {
     switch_instance: u64,
 }
 
+/// Where [`Told::wanted`] says that switches of a fabric are wanted, beside how.
+const FLARE_SHIFT: u32 = 8;
+
 impl Told {
     const WORDS: u64 = (size_of::<Told>() / size_of::<u64>()) as u64;
 }
@@ -116,8 +121,11 @@ impl Core {
 
     /// How many entries each rank has. Ranks that differ in size, type or operator do not get beyond it, nor do those that want other ways.
     fn gather_counts(&self, op: ElementOp, size: u64, entries: u64) -> Result<Vec<Told>, CommError> {
-        let switch_instance = self.link.as_ref().map_or(0, |link| link.switch_instance());
-        let mine = Told { entries, wanted: self.config.sparse as u64, switch_instance };
+        let by_hosts = |link: &&std::sync::Arc<crate::link::Link>| self.is_in_fabric() && link.by_hosts().is_some();
+        // There is no life of a fabric that has number 0.
+        let switch_instance = self.link.as_ref().filter(|link| !by_hosts(link)).map_or(0, |link| link.switch_instance());
+        let wanted = self.config.sparse as u64 | u64::from(self.config.is_flare()) << FLARE_SHIFT;
+        let mine = Told { entries, wanted, switch_instance };
         let (step, mut told) = (SparseStep { op, size, number: 0 }, vec![Told::default(); self.world() as usize]);
         let mut buffers = Buffers::Apart { input: bytemuck::bytes_of(&mine), output: bytemuck::cast_slice_mut(&mut told) };
         self.run_step(CollectiveKind::AllGather, copied(DType::I64), Told::WORDS, &mut buffers, Some(step))?;
@@ -126,7 +134,10 @@ impl Core {
                 return Err(self.broken(format!("rank {rank} has {} entries in a vector of {size}", theirs.entries), rank));
             }
             if theirs.wanted != mine.wanted {
-                let text = format!("rank {rank} and rank {} differ in how sparse vectors are reduced (FANIN_SPARSE)", self.config.rank);
+                let text = format!(
+                    "rank {rank} and rank {} differ in how sparse vectors are reduced (FANIN_SPARSE, FANIN_SYSTEM)",
+                    self.config.rank
+                );
                 return Err(self.broken(text, rank));
             }
         }
@@ -135,24 +146,32 @@ impl Core {
 
     /// How lists of so many entries would go through the switch, or why they do not.
     fn switch_plan(&self, op: ElementOp, size: u64, told: &[Told]) -> Result<Plan, NoSwitch> {
-        if matches!(self.config.meeting, Meeting::Fabric(_)) {
+        let is_in_fabric = self.is_in_fabric();
+        if is_in_fabric && !self.config.is_flare() {
             return Err(NoSwitch::Fabric);
+        } else if is_in_fabric && self.levels.is_some() {
+            return Err(NoSwitch::SharedHosts);
         }
         let payload_bytes = self.payload_bytes.ok_or(NoSwitch::SharedMemory)?;
+        let in_order = self.config.sums_by_tree();
         let is_float = matches!(op.dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
         if self.config.sparse == SparsePath::Lists {
             Err(NoSwitch::NotWanted)
         } else if self.rounds(op) {
             Err(NoSwitch::FixedPoint)
-        } else if self.config.reproducible.is_some() && is_float {
+        } else if self.config.reproducible.is_some() && is_float && !in_order {
             Err(NoSwitch::Reproducible)
         } else if !locked(&self.switch_way).is_open() {
             Err(NoSwitch::Failed)
         } else if told.iter().any(|theirs| theirs.switch_instance != told[0].switch_instance) {
             Err(NoSwitch::Restarted)
+        } else if is_in_fabric && told.iter().any(|theirs| theirs.switch_instance == 0) {
+            Err(NoSwitch::ByHosts)
         } else {
             let longest = told.iter().map(|told| told.entries).max().unwrap_or_default();
-            Plan::new(op, self.world(), switch::payload_of_pairs(payload_bytes), size, longest).ok_or(NoSwitch::TooLong)
+            let payload_bytes = plan::payload_of_pairs(payload_bytes, &self.dense_system());
+            let plan = Plan::new(op, self.world(), payload_bytes, size, longest);
+            plan.and_then(|plan| if in_order { plan.in_order(self.world()) } else { Some(plan) }).ok_or(NoSwitch::TooLong)
         }
     }
 
@@ -175,7 +194,8 @@ impl Core {
         let Config { world, rank, .. } = self.config;
         let (number, kind) = (self.next_call(), CollectiveKind::Allreduce);
         let call = Call { number, kind, op, custom: None, elements: size, world, rank, part: None, sparse: Some(step) };
-        let sum = way.reduce((&self.config, self.timeouts.running(), &self.switch_traffic), (link, switch_instance), plan, &call, entries);
+        let at = (&**link, switch_instance, self.place());
+        let sum = way.reduce((&self.config, self.timeouts.running(), &self.switch_traffic), at, plan, &call, entries);
         if let Some(failure) = link.failure() {
             return Err(failure);
         }

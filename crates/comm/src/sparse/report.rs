@@ -5,7 +5,7 @@ use std::fmt;
 use fanin_core::ElementOp;
 
 use super::lists::Packed;
-use super::switch::Plan;
+use super::plan::Plan;
 use crate::config::SparsePath;
 
 /// How a sparse allreduce was computed, and why so.
@@ -57,8 +57,12 @@ impl SparseWay {
 pub enum NoSwitch {
     /// Vectors travel through shared memory.
     SharedMemory,
-    /// Vectors travel over a fabric of several switches, which sums dense ones.
+    /// Vectors travel over a fabric of several switches, whose system sums dense ones.
     Fabric,
+    /// Several ranks share hosts of a fabric, and have lists in common first.
+    SharedHosts,
+    /// The hosts of a fabric sum by themselves at the moment.
+    ByHosts,
     /// The job does not want it ([`SparsePath::Lists`]).
     NotWanted,
     /// The job's binary32 floats go as block fixed point, and sparse ones are summed exactly by ranks.
@@ -80,7 +84,9 @@ impl NoSwitch {
     pub const fn reason(self) -> &'static str {
         match self {
             NoSwitch::SharedMemory => "ranks share memory",
-            NoSwitch::Fabric => "the fabric sums dense vectors",
+            NoSwitch::Fabric => "the fabric sums dense vectors, and sparse ones where its system is flare",
+            NoSwitch::SharedHosts => "ranks share hosts of the fabric",
+            NoSwitch::ByHosts => "hosts sum by themselves",
             NoSwitch::NotWanted => "lists are wanted",
             NoSwitch::FixedPoint => "float32 is block fixed point there",
             NoSwitch::Reproducible => "floats must be reproducible",

@@ -1,4 +1,4 @@
-//! Sparse vectors through the job's switch: Flare, as a job of its own beside the communicator's (`flare 1`).
+//! Sparse vectors through the job's switch, or the switches of a fabric: Flare, as a job of its own beside the communicator's (`flare 1`).
 //!
 //! Ranks conclude from the same counts how blocks are cut and what the switch keeps its sums in ([`Plan`]), and open the job when it is first
 //! of use. Whether all have got the sum is agreed upon through the communicator's own job, which survives a restart of the switch: where one
@@ -8,112 +8,27 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fanin_control::{HEADER_BYTES_MAX, PAYLOAD_STEP_BYTES, header_bytes_max};
-use fanin_core::{CollectiveKind, ElementOp};
+use fanin_core::{CollectiveKind, ElementOp, JobId};
 use fanin_runtime::{BlockSet, CollectiveCall, RunError, SparseEntry, Vectors, WorkerDriver};
-use fanin_systems::{AnyNode, FlarePackets, FlareParameters, FlareStorage, System};
+use fanin_systems::{AnyNode, System};
 
 use super::lists::Entries;
+use super::plan::Plan;
 use crate::call::Call;
-use crate::config::{Config, Meeting, Transport};
+use crate::config::{Config, Fallback, Meeting, Transport};
 use crate::error::CommError;
 use crate::link::{Link, Opened, Survival};
+use crate::meeting::fabric::{self, Place};
 use crate::meeting::{self, Wanted};
 use crate::path::datagrams;
+use crate::path::fabric::enter;
 use crate::path::patience::Patience;
 use crate::path::star;
 use crate::path::traffic::Traffic;
+use crate::runner::Runner;
 
-/// Indices are named by 16 bits within a block (`flare 2`).
-const RANGE_MAX: u64 = 1 << 16;
-/// Bytes of an index in a packet.
-const INDEX_BYTES: u32 = 2;
-/// A worker's part of a block is expected to be so many bytes, or one packet where that is more: several packets of a block, all but the last
-/// of which are full, go by one system call and through the kernel as one. With one packet a block, of 1.4 kB, an allreduce took twice as long.
-const BLOCK_BYTES: u32 = 12 << 10;
-/// So much of the last packet is expected to stay empty, as the authors leave 16 of 164 pairs free: most blocks need no packet more.
-const LEFT_FREE: f64 = 0.1;
-/// The densities that are told apart end at 2^-16: blocks cannot have more indices.
-const HALVINGS_MAX: u32 = 16;
-/// What the switch may keep for a job's blocks, in bytes.
-const SWITCH_BYTES: u64 = 64 << 20;
-/// Blocks under way: at least so many that a round trip is shared, at most as many packets as queues take at once.
-const WINDOWS: std::ops::RangeInclusive<u64> = 4..=128;
 /// A job whose sums could not be had so often in a row is not opened again.
 const FAILURES_MAX: u32 = 3;
-
-/// How sparse vectors go through a switch.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Plan {
-    op: ElementOp,
-    /// Blocks are cut for vectors with a share of 2^-halvings of their indices.
-    halvings: u32,
-    parameters: FlareParameters,
-    payload_bytes: u32,
-    window: u32,
-}
-
-/// Bytes of pairs in a packet that is no longer than those of the communicator's own job, which carry `payload_bytes` bytes of elements:
-/// Flare's headers are longer, and admission refuses a wish that the shortest path does not carry.
-pub(super) fn payload_of_pairs(payload_bytes: u32) -> u32 {
-    let longer = HEADER_BYTES_MAX.saturating_sub(header_bytes_max(&Wanted::DENSE.system, false));
-    (payload_bytes.saturating_sub(longer) / PAYLOAD_STEP_BYTES * PAYLOAD_STEP_BYTES).max(PAYLOAD_STEP_BYTES)
-}
-
-impl Plan {
-    /// For vectors of `size` elements of which a rank gives at most `longest`; `None` where packets have no room for a pair, or there would be
-    /// more blocks than can be numbered.
-    pub(crate) fn new(op: ElementOp, world: u32, payload_bytes: u32, size: u64, longest: u64) -> Option<Self> {
-        let element_bytes = op.dtype.bytes() as u32;
-        let capacity = payload_bytes / (INDEX_BYTES + element_bytes);
-        let halvings = (size / longest.max(1)).max(1).ilog2().min(HALVINGS_MAX);
-        // Packets of a block are numbered by 16 bits at the switch, which has at most one of its own for each that comes.
-        let numbered = u64::from(u16::MAX) / u64::from(world) * u64::from(capacity);
-        let filled = f64::from(capacity) * (f64::from((BLOCK_BYTES / payload_bytes).max(1)) - LEFT_FREE) * f64::from(1u32 << halvings);
-        let range = (filled as u64).clamp(1, RANGE_MAX.min(numbered.max(1)));
-        if capacity == 0 || size.div_ceil(range) > u64::from(u32::MAX) {
-            return None;
-        }
-        let density = 1.0 / f64::from(1u32 << halvings);
-        let parameters = FlareParameters {
-            density,
-            range: range as u32,
-            // One switch, with one thread: there is no other core that could take another block meanwhile.
-            staggered: false,
-            storage: FlareStorage::Fitting,
-            slots: table_slots(density, world, range),
-            probes: true,
-            ..FlareParameters::default()
-        };
-        let packets = FlarePackets { workers: world, window: *WINDOWS.start() as u32, payload_bytes, element_bytes };
-        let block = packets.block_bytes(&parameters).ok()?;
-        let window = (SWITCH_BYTES / (2 * block)).clamp(*WINDOWS.start(), *WINDOWS.end());
-        Some(Plan { op, halvings, parameters, payload_bytes, window: 1 << window.ilog2() })
-    }
-
-    /// What a rank receives, in bytes: at most the pairs of all ranks, and the header of a packet for every block.
-    pub(crate) fn bytes(&self, size: u64, entries: u64) -> u64 {
-        let pair = u64::from(INDEX_BYTES) + self.op.dtype.bytes() as u64;
-        entries.min(size).saturating_mul(pair).saturating_add(self.blocks(size) * u64::from(HEADER_BYTES_MAX))
-    }
-
-    /// How many blocks a vector of `size` elements has.
-    fn blocks(&self, size: u64) -> u64 {
-        size.div_ceil(u64::from(self.parameters.range))
-    }
-
-    /// Whether a job that was opened by this plan does for another one: blocks may be somewhat larger or smaller than would be best.
-    fn does_for(&self, other: &Plan) -> bool {
-        let same = |plan: &Plan| (plan.op, plan.payload_bytes);
-        same(self) == same(other) && self.halvings.abs_diff(other.halvings) <= 1
-    }
-}
-
-/// Slots of a table that is half full with what is expected in the sum; the switch takes an array where that is smaller.
-fn table_slots(density: f64, world: u32, range: u64) -> u32 {
-    let expected = (1.0 - (1.0 - density).powi(world as i32)) * range as f64;
-    ((2.0 * expected) as u32).clamp(64, RANGE_MAX as u32).next_power_of_two()
-}
 
 /// What a communicator has of it. All of it is the same at all ranks.
 #[derive(Default)]
@@ -138,7 +53,7 @@ impl SwitchWay {
     pub(crate) fn reduce(
         &mut self,
         (config, timeout, traffic): (&Config, Duration, &OnceLock<Arc<Traffic>>),
-        (main, switch_instance): (&Link, u64),
+        (main, switch_instance, place): (&Link, u64, Option<Place>),
         plan: &Plan,
         call: &Call,
         entries: &Entries,
@@ -146,12 +61,18 @@ impl SwitchWay {
         if !self.job.as_ref().is_some_and(|job| job.plan.does_for(plan) && job.switch_instance == switch_instance) {
             self.job = None;
             self.opened += 1;
-            let mut job = FlareJob::open(config, (main, switch_instance), plan, self.opened)?;
-            let watch = job.driver.watch();
-            if let Err(watch) = traffic.set(Arc::new(Traffic::of(watch.clone()))).map_err(|_| watch)
-                && let Some(traffic) = traffic.get()
-            {
-                traffic.renew(watch);
+            let mut job = match place {
+                Some(place) => FlareJob::open_in_fabric(config, (main, switch_instance), place, plan, self.opened)?,
+                None => FlareJob::open(config, (main, switch_instance), plan, self.opened)?,
+            };
+            // A host of a fabric counts all that goes through its port as the communicator's own.
+            if let End::Star(driver) = &mut job.end {
+                let watch = driver.watch();
+                if let Err(watch) = traffic.set(Arc::new(Traffic::of(watch.clone()))).map_err(|_| watch)
+                    && let Some(traffic) = traffic.get()
+                {
+                    traffic.renew(watch);
+                }
             }
             self.job = Some(job);
         }
@@ -182,6 +103,14 @@ impl SwitchWay {
     }
 }
 
+/// What this rank has of a job.
+enum End {
+    /// A socket of its own, to one switch.
+    Star(Box<WorkerDriver<AnyNode<[u8]>>>),
+    /// A node at its host of a fabric.
+    Fabric(Place, JobId),
+}
+
 /// This rank's end of a job of Flare.
 struct FlareJob {
     plan: Plan,
@@ -189,7 +118,7 @@ struct FlareJob {
     switch_instance: u64,
     link: Arc<Link>,
     control: Option<JoinHandle<()>>,
-    driver: WorkerDriver<AnyNode<[u8]>>,
+    end: End,
     calls: u32,
 }
 
@@ -197,28 +126,36 @@ impl FlareJob {
     /// `switch_instance`: the life of the switch in which all ranks have decided to open it. In another one nobody waits for a rank that has
     /// learnt of the restart otherwise.
     fn open(config: &Config, (main, switch_instance): (&Link, u64), plan: &Plan, number: u32) -> Result<Self, CommError> {
-        let config = Config {
-            job: format!("{}/sparse-{number}", config.job),
-            meeting: Meeting::Switch(main.switch().to_string()),
-            // Who has no sum tells the others through the communicator's own job, and they must have given up by then.
-            timeout: patience(config.timeout),
-            transport: Transport::Udp,
-            payload_bytes: Some(plan.payload_bytes),
-            window: Some(plan.window),
-            fixed_point: false,
-            reproducible: None,
-            operators: Vec::new(),
-            ..config.clone()
-        };
+        let meeting = Meeting::Switch(main.switch().to_string());
+        let config = Config { meeting, transport: Transport::Udp, ..of_job(config, plan, number) };
         let wanted = Wanted { system: System::Flare(plan.parameters), op: plan.op, switch_instance: Some(switch_instance) };
         let joined = meeting::join(&config, wanted, &main.runner())?;
         let node = star::node(&config, &joined.admitted, plan.op)?;
-        let driver = datagrams::driver(&config, &joined.admitted, joined.socket, (node, plan.op))?;
+        let driver = Box::new(datagrams::driver(&config, &joined.admitted, joined.socket, (node, plan.op))?);
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
         let (link, thread) = Link::start(&config, opened, Survival::None, main.runner())?;
         link.set_waker(driver.waker());
         tracing::info!(job = config.job, rank = config.rank, density = plan.parameters.density, range = plan.parameters.range, "joined");
-        Ok(FlareJob { plan: *plan, switch_instance, link, control: Some(thread), driver, calls: 0 })
+        Ok(FlareJob { plan: *plan, switch_instance, link, control: Some(thread), end: End::Star(driver), calls: 0 })
+    }
+
+    /// The same at the manager of a fabric, whose life `switch_instance` is.
+    fn open_in_fabric(
+        config: &Config,
+        (main, switch_instance): (&Link, u64),
+        place: Place,
+        plan: &Plan,
+        number: u32,
+    ) -> Result<Self, CommError> {
+        let config = Config { interrupt: main.interrupts(&config.interrupt), ..of_job(config, plan, number) };
+        let wanted = Wanted { system: System::Flare(plan.parameters), op: plan.op, switch_instance: Some(switch_instance) };
+        let joined = fabric::join(&config, wanted, Some(&place), |place, admitted| enter(&config, place, admitted, (plan.op, None)))?;
+        let id = JobId(joined.opened.admitted.job_id);
+        let end = End::Fabric(place.clone(), id);
+        let (link, thread) = Link::start(&config, joined.opened, Survival::Fabric, Runner::Manager)?;
+        link.set_waker(place.port.waker());
+        tracing::info!(job = config.job, rank = config.rank, density = plan.parameters.density, range = plan.parameters.range, "joined");
+        Ok(FlareJob { plan: *plan, switch_instance, link, control: Some(thread), end, calls: 0 })
     }
 
     fn reduce(
@@ -243,8 +180,10 @@ impl FlareJob {
         let mut patience = Patience::new(&self.link, &config.interrupt, config.stall_notice, timeout);
         let (link, mut known, mut error) = (&self.link, u32::MAX, None);
         let vectors = Vectors::Sparse { size: call.elements, input: &input, output: &mut output };
-        let result = self.driver.collective(&what, vectors, (&mut BlockSet::default(), 0), |remaining| {
-            if main.has_failed() || link.has_failed() {
+        let is_in_fabric = matches!(self.end, End::Fabric(..));
+        let goes_on = |remaining| {
+            // Where the fabric does not carry the job any more, all ranks are told to go on elsewhere.
+            if main.has_failed() || link.has_failed() || is_in_fabric && main.was_restarted() {
                 return false;
             }
             error = if remaining == known {
@@ -256,8 +195,8 @@ impl FlareJob {
                 patience.go_on().err()
             };
             error.is_none()
-        });
-        self.driver.publish();
+        };
+        let result = self.end.collective(&what, vectors, goes_on);
         if let Err(reason) = result {
             return Err(error.or_else(|| main.failure()).or_else(|| self.link.failure()).unwrap_or_else(|| self.failed(&reason)));
         }
@@ -271,12 +210,46 @@ impl FlareJob {
     }
 }
 
+impl End {
+    fn collective(&mut self, what: &CollectiveCall, vectors: Vectors<'_>, goes_on: impl FnMut(u32) -> bool) -> Result<(), RunError> {
+        let run = |driver: &mut WorkerDriver<AnyNode<[u8]>>| {
+            let result = driver.collective(what, vectors, (&mut BlockSet::default(), 0), goes_on);
+            driver.publish();
+            result
+        };
+        match self {
+            End::Star(driver) => run(driver),
+            End::Fabric(place, id) => place.port.with(|driver| if driver.select(*id) { run(driver) } else { Err(RunError::NoJob) }),
+        }
+    }
+}
+
 impl Drop for FlareJob {
     fn drop(&mut self) {
+        if let End::Fabric(place, id) = &self.end {
+            place.port.with(|driver| driver.remove_job(*id));
+        }
         self.link.close(self.calls);
         if let Some(thread) = self.control.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// The configuration of job `number` of Flare beside the communicator's own.
+fn of_job(config: &Config, plan: &Plan, number: u32) -> Config {
+    Config {
+        job: format!("{}/sparse-{number}", config.job),
+        // Who has no sum tells the others through the communicator's own job, and they must have given up by then.
+        timeout: patience(config.timeout),
+        payload_bytes: Some(plan.payload_bytes),
+        window: Some(plan.window),
+        fixed_point: false,
+        reproducible: None,
+        operators: Vec::new(),
+        // What becomes of a sum that switches do not make is agreed upon by all ranks.
+        fallback: Some(Fallback::Error),
+        ..config.clone()
     }
 }
 
@@ -314,58 +287,6 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn plan(world: u32, payload: u32, size: u64, longest: u64) -> Plan {
-        Plan::new(ElementOp::F32_SUM, world, payload, size, longest).unwrap()
-    }
-
-    #[test]
-    fn blocks_are_cut_by_the_density_and_switches_keep_what_fits() {
-        // 240 pairs of 6 bytes in a packet, and eight packets; one element in 16 is there or more.
-        let sparse = plan(4, 1_440, 1_000_000, 50_000);
-        assert_eq!((sparse.halvings, sparse.parameters.range, sparse.parameters.slots), (4, 30_336, 16_384));
-        let dense = plan(4, 1_440, 1_000, 900);
-        assert_eq!((dense.halvings, dense.parameters.range), (0, 1_896));
-        // Packets that take all of it.
-        let long = plan(4, 60_000, 1_000_000, 50_000);
-        assert_eq!((long.halvings, long.parameters.range), (4, 65_536));
-        let emptiest = plan(4, 1_440, 1 << 40, 3);
-        assert_eq!((emptiest.halvings, emptiest.parameters.range), (16, 65_536));
-        for plan in [sparse, dense, emptiest, plan(1_024, 1_440, 1 << 30, 1 << 20)] {
-            let packets = FlarePackets { workers: 4, window: plan.window, payload_bytes: 1_440, element_bytes: 4 };
-            let bytes = 2 * u64::from(plan.window) * packets.block_bytes(&plan.parameters).unwrap();
-            assert!(WINDOWS.contains(&u64::from(plan.window)) && bytes <= SWITCH_BYTES, "{plan:?}");
-        }
-        assert_eq!(Plan::new(ElementOp::F32_SUM, 4, 4, 1_000, 900), None, "no room for a pair");
-        assert_eq!(Plan::new(ElementOp::F32_SUM, 4, 1_440, 1 << 62, 900), None, "more blocks than numbers");
-    }
-
-    #[test]
-    fn packets_of_pairs_are_no_longer_than_those_of_elements() {
-        for payload in (8..4_096).step_by(8).chain([65_416]) {
-            let pairs = payload_of_pairs(payload);
-            assert!(pairs > 0 && pairs.is_multiple_of(PAYLOAD_STEP_BYTES), "{payload}");
-            let longest = payload + header_bytes_max(&Wanted::DENSE.system, false);
-            let headers = header_bytes_max(&System::Flare(plan(4, 1_440, 1_000, 900).parameters), false);
-            assert!(payload < 64 || (longest - PAYLOAD_STEP_BYTES < pairs + headers && pairs + headers <= longest), "{payload} {pairs}");
-        }
-    }
-
-    #[test]
-    fn a_job_goes_on_while_densities_stay_about_the_same() {
-        let of = |longest| plan(4, 1_440, 1 << 20, longest);
-        let opened = of(1 << 10);
-        assert!(opened.does_for(&of(1 << 10)) && opened.does_for(&of(700)) && opened.does_for(&of(2_000)));
-        assert!(!opened.does_for(&of(100)) && !opened.does_for(&of(10_000)));
-        let other = Plan::new(ElementOp::I32_SUM, 4, 1_440, 1 << 20, 1 << 10).unwrap();
-        assert!(!opened.does_for(&other));
-    }
-
-    #[test]
-    fn bytes_are_those_of_pairs_and_headers() {
-        let headers = 16 * u64::from(HEADER_BYTES_MAX);
-        assert_eq!(plan(4, 1_440, 1_000_000, 5_000).bytes(1_000_000, 18_000), 18_000 * 6 + headers);
-    }
 
     #[test]
     fn entries_are_the_same_there_and_back() {

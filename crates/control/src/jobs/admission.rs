@@ -122,11 +122,14 @@ fn check_operators(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     if operators.len() > OPERATORS_MAX {
         return invalid(format!("operators: {} of them: expected at most {OPERATORS_MAX}", operators.len()));
     }
-    if !operators.is_empty() && config.fabric.is_some() {
-        return invalid("operators: switches of a fabric reduce by built-in operators only: expected none".into());
-    }
-    if !operators.is_empty() && !matches!(join.wish.system, System::SwitchMl(SwitchMlParameters { fixed_point: false })) {
+    // In a fabric ranks run them, or switches of systems that take one; where hosts sum by themselves, ranks do.
+    let by_switch = config.fabric.is_none() && !matches!(join.by_hosts, ByHosts::Only(_));
+    if !operators.is_empty() && by_switch && !matches!(join.wish.system, System::SwitchMl(SwitchMlParameters { fixed_point: false })) {
         return invalid(format!("operators: {} reduces by built-in operators only: expected none", join.wish.system.name()));
+    }
+    if config.fabric.is_some() && join.wish.system.takes_operators() && operators.len() > 1 {
+        let (count, system) = (operators.len(), join.wish.system.name());
+        return invalid(format!("operators: {count} of them: expected at most 1, by which the switches of {system} combine"));
     }
     // A rank that comes back to a running job need not bring them again.
     let sends = join.rank == 0 && join.attach.is_none();

@@ -70,7 +70,7 @@ impl Jobs {
             system: told.system,
             op: join.wish.op,
             fixed_point: join.wish.fixed_point,
-            operators: Vec::new(),
+            operators: join.operators.clone(),
             payload_bytes: told.payload_bytes,
             window: told.window,
             patience_ms: told.patience_ms,

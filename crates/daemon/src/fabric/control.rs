@@ -6,22 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fanin_control::fabric::JobStatus;
+use fanin_control::fabric::{JobStatus, LastStatus};
 use fanin_control::{Decoder, FabricReply, FabricRequest, JobAnnouncement, MAGIC, SwitchHello, SwitchStatus, VERSION, encode};
-use fanin_core::{JobId, NodeId};
+use fanin_core::{JobId, NodeId, PortId};
 use fanin_fabric::Fabric;
 use fanin_operator::Faults;
+use fanin_runtime::Last;
 use fanin_runtime::fabric::{FabricRemote, FabricStatus};
 use fanin_systems::AnyNode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::memory::Memory;
-use super::nodes::{port_status, reasons};
-use super::operators::Operators;
+use super::nodes::{neighbour, port_status, reasons};
+use super::operators::{Operators, bring};
 use crate::accept::{ACCEPT_PAUSE, EMFILE, ENFILE};
 
 /// Connections at once; beyond that, the one that has asked nothing for longest makes room.
@@ -49,6 +50,8 @@ pub(crate) struct Control {
     pub(super) operators: Operators,
     /// Why operators of jobs have failed, by job.
     pub(super) faults: Mutex<BTreeMap<u16, Faults>>,
+    /// Operators that jobs bring along are compiled one at a time.
+    pub(super) compiles: Semaphore,
 }
 
 impl Control {
@@ -136,13 +139,10 @@ impl Control {
 
     async fn announce(&self, mut job: JobAnnouncement) -> FabricReply {
         let number = job.job;
-        if job.operator.is_some() {
-            let faults = Faults::default();
-            if let Err(text) = self.operators.attach(&mut job, &faults) {
-                return FabricReply::Refused { text };
-            }
-            self.faults().insert(number, faults);
-        }
+        let faults = match self.attach(&mut job).await {
+            Ok(faults) => faults,
+            Err(text) => return FabricReply::Refused { text },
+        };
         let running = self.look().await.map_or(0, |status| status.jobs.len());
         if running >= self.jobs_max {
             return FabricReply::Refused { text: format!("{running} jobs run here, and no more may (--jobs-max)") };
@@ -172,10 +172,29 @@ impl Control {
             Err(text) => return FabricReply::Refused { text },
         };
         let reply = self.begin(job, node).await;
-        if took && !matches!(reply, FabricReply::Announced { .. }) {
+        let is_announced = matches!(reply, FabricReply::Announced { .. });
+        if took && !is_announced {
             self.memory.give_back(number);
         }
+        if let Some(faults) = faults.filter(|_| is_announced) {
+            self.faults().insert(number, faults);
+        }
         reply
+    }
+
+    /// Gives a job what its operator does, where it names or brings one, and what is told why that fails.
+    async fn attach(&self, job: &mut JobAnnouncement) -> Result<Option<Faults>, String> {
+        let Some(wanted) = &job.operator else { return Ok(None) };
+        let faults = Faults::default();
+        if wanted.module.is_none() {
+            self.operators.attach(job, &faults)?;
+            return Ok(Some(faults));
+        }
+        let _one = self.compiles.acquire().await.map_err(|_| "the switch is about to end".to_owned())?;
+        let (mut brought, told) = (job.clone(), faults.clone());
+        let made = tokio::task::spawn_blocking(move || bring(&mut brought, &told).map(|()| brought));
+        *job = made.await.map_err(|error| format!("its operator cannot be compiled: {error}"))??;
+        Ok(Some(faults))
     }
 
     async fn begin(&self, job: JobAnnouncement, node: AnyNode<[u8]>) -> FabricReply {
@@ -243,6 +262,16 @@ impl Control {
         }
     }
 
+    /// How often each contributor of a job was the last one.
+    fn last_of(&self, job: JobId, status: &FabricStatus) -> Vec<LastStatus> {
+        let told = |(port, last): &(PortId, Last)| LastStatus {
+            contributor: neighbour(&self.fabric, self.node, *port).to_owned(),
+            completed: last.completed,
+            awaited_us: last.awaited_ps / 1_000_000,
+        };
+        status.last.iter().filter(|(of, _)| *of == job).flat_map(|(_, ports)| ports.iter().map(told)).collect()
+    }
+
     /// The status for others.
     fn describe(&self, status: &FabricStatus) -> SwitchStatus {
         let job = |(job, counters): &(JobId, fanin_runtime::Counters)| JobStatus {
@@ -255,6 +284,8 @@ impl Control {
             counted: reasons::counted(&counters.tallies),
             slot_bytes: counters.slot_bytes,
             slot_bytes_peak: counters.slot_bytes_peak,
+            last: self.last_of(*job, status),
+            operator_fault: self.faults().get(&job.0).and_then(Faults::first).map(str::to_owned),
         };
         SwitchStatus {
             name: self.fabric.name(self.node).to_owned(),

@@ -3,9 +3,10 @@
 
 use fanin_core::{DropReason, NodeId, RetransmitReason, Tally};
 use fanin_fabric::Fabric;
-use fanin_runtime::Counters;
 use fanin_runtime::fabric::{FabricStatus, LinkState, PortStatus};
+use fanin_runtime::{Counters, LATE};
 
+use super::nodes::neighbour;
 use crate::metrics::{Labels, Page, process};
 use crate::process::ProcessStatus;
 
@@ -14,6 +15,7 @@ pub(crate) fn render(fabric: &Fabric, node: NodeId, status: &FabricStatus) -> St
     let mut page = Page::default();
     ports(&mut page, fabric, node, status);
     jobs(&mut page, status);
+    last(&mut page, fabric, node, status);
     let all = &status.counters;
     page.counter("fanin_fabric_forwarded_packets", "Packets for others that were passed on", all.packets_forwarded);
     page.counter("fanin_fabric_background_packets", "Those among them that were background traffic", status.background_forwarded);
@@ -29,14 +31,31 @@ pub(crate) fn render(fabric: &Fabric, node: NodeId, status: &FabricStatus) -> St
     page.text()
 }
 
+/// Who was last: by contributor, which is a host or a switch below.
+fn last(page: &mut Page, fabric: &Fabric, node: NodeId, status: &FabricStatus) {
+    let (mut completed, mut awaited, mut late) = (Vec::new(), Vec::new(), Vec::new());
+    for (job, port, last) in status.last.iter().flat_map(|(job, ports)| ports.iter().map(move |(port, last)| (job, *port, last))) {
+        let label = || vec![("job_id", job.to_string()), ("contributor", neighbour(fabric, node, port).to_owned())];
+        completed.push((label(), last.completed));
+        awaited.push((label(), last.awaited_ps as f64 / 1e12));
+        for (limit, count) in LATE.iter().zip(last.late) {
+            let mut labels = label();
+            labels.push(("over", format!("{}ms", limit.as_ps() / 1_000_000_000)));
+            late.push((labels, count));
+        }
+    }
+    page.counters("fanin_fabric_job_completed_sums", "Sums that a contributor was the last of", completed);
+    page.seconds("fanin_fabric_job_awaited", "How long these had nothing else to wait for", awaited);
+    page.counters("fanin_fabric_job_late_sums", "Those among them that waited longer than so long", late);
+}
+
 fn label(name: &'static str, value: &str) -> Labels {
     vec![(name, value.to_owned())]
 }
 
 fn ports(page: &mut Page, fabric: &Fabric, node: NodeId, status: &FabricStatus) {
     let label = |port: &PortStatus| {
-        let neighbour = fabric.map.neighbours(node).get(port.port.index());
-        let peer = neighbour.map_or("", |next| fabric.name(next.node)).to_owned();
+        let peer = neighbour(fabric, node, port.port).to_owned();
         vec![("port", port.port.0.to_string()), ("peer", peer)]
     };
     let each = |value: fn(&PortStatus) -> u64| status.ports.iter().map(move |port| (label(port), value(port))).collect::<Vec<_>>();

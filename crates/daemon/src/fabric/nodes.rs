@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fanin_control::fabric::PortStatus;
-use fanin_core::{Address, DropReason, NodeId, RetransmitReason, Tally};
+use fanin_core::{Address, DropReason, NodeId, PortId, RetransmitReason, Tally};
 use fanin_fabric::{Fabric, FabricPort, Routes};
 use fanin_net::{FaultKind, FaultPlan, SenderConfig};
 use fanin_runtime::DriverConfig;
@@ -18,6 +18,7 @@ fn address(fabric: &Fabric, node: NodeId) -> Address {
 pub fn node_config(fabric: &Fabric, node: NodeId) -> FabricConfig {
     let port = |port: FabricPort| FabricPortConfig {
         peer: address(fabric, port.peer),
+        is_below: fabric.map.level(port.peer) < fabric.map.level(node),
         socket: port.peer_address,
         shape: LinkShape {
             bits_per_second: port.settings.bits_per_second,
@@ -42,12 +43,16 @@ pub fn driver_config(faults: FaultPlan, node: NodeId) -> DriverConfig {
     DriverConfig { sender: SenderConfig { faults, ..SenderConfig::default() }, ..DriverConfig::default() }
 }
 
+/// The name of what is behind a port of `node`.
+pub(super) fn neighbour(fabric: &Fabric, node: NodeId, port: PortId) -> &str {
+    fabric.map.neighbours(node).get(port.index()).map_or("", |next| fabric.name(next.node))
+}
+
 /// What is told of a port of `node`.
 pub fn port_status(fabric: &Fabric, node: NodeId, status: &fabric::PortStatus) -> PortStatus {
-    let neighbour = fabric.map.neighbours(node).get(status.port.index());
     PortStatus {
         port: status.port.0,
-        peer: neighbour.map_or_else(String::new, |next| fabric.name(next.node).to_owned()),
+        peer: neighbour(fabric, node, status.port).to_owned(),
         state: status.state.name().into(),
         queue_bytes: status.queue_bytes,
         queue_bytes_peak: status.queue_bytes_peak,

@@ -1,10 +1,12 @@
-//! Operators of a fabric's file, compiled: what jobs may reduce by beside those that are built in.
+//! What jobs may reduce by beside operators that are built in: those of a fabric's file, compiled, and those that jobs bring along.
 
-use fanin_control::JobAnnouncement;
+use fanin_control::{JobAnnouncement, OperatorWish};
 use fanin_core::DType;
 use fanin_fabric::Fabric;
 use fanin_operator::{CustomOperator, Faults};
 use fanin_plan::operators;
+
+use crate::compile;
 
 /// All operators of a fabric, as one process has them.
 #[derive(Clone, Debug, Default)]
@@ -50,4 +52,18 @@ impl Operators {
         job.kernel = Some(operator.payload_op(faults));
         Ok(())
     }
+}
+
+/// Gives an announced job the operator that it brings along, which is checked and compiled: within the limits of `fanin_operator`, that takes
+/// milliseconds. `faults` is told why it fails.
+///
+/// # Errors
+/// Which operator it is and what is wrong with it, or that this program runs none.
+pub(crate) fn bring(job: &mut JobAnnouncement, faults: &Faults) -> Result<(), String> {
+    let Some(brought) = &job.operator else { return Ok(()) };
+    let wish = OperatorWish { name: brought.name.clone(), digest: brought.sha256.clone(), module: brought.module.clone() };
+    let operator = compile::operator(&wish)?;
+    let operator = operator.for_levels(job.op.dtype.bytes()).map_err(|error| error.to_string())?;
+    job.kernel = Some(operator.payload_op(faults));
+    Ok(())
 }

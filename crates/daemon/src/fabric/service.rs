@@ -13,7 +13,7 @@ use fanin_net::{FaultPlan, Socket, SocketConfig, Waker};
 use fanin_runtime::fabric::{FabricStatus, FabricSwitch, LinkState};
 use fanin_systems::AnyNode;
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::control::Control;
 use super::memory::Memory;
@@ -75,7 +75,8 @@ impl FabricDaemon {
         let (remote, waker) = (switch.remote(), switch.waker());
         let instance = u64::from(fanin_runtime::clock::fresh_epoch());
         let memory = Memory::new(memory_bytes_max);
-        let service = Control { fabric: Arc::new(fabric), node, remote, instance, jobs_max, memory, operators, faults: Mutex::default() };
+        let (faults, compiles) = (Mutex::default(), Semaphore::new(1));
+        let service = Control { fabric: Arc::new(fabric), node, remote, instance, jobs_max, memory, operators, faults, compiles };
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let loop_thread = thread::Builder::new().name("fanin-fabric".into()).spawn(move || {

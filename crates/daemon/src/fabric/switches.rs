@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use fanin_control::JobAnnouncement;
+use fanin_control::fabric::LastStatus;
 use fanin_core::NodeId;
 use fanin_fabric::Fabric;
 use fanin_systems::System;
@@ -32,6 +33,10 @@ pub(crate) enum Seen {
     Refuses(u16, String),
     /// By name: which jobs a switch has.
     Jobs(String, BTreeSet<u16>),
+    /// At a switch, by its name: who contributes to a job, and how often each was the last one.
+    Last(String, u16, Vec<LastStatus>),
+    /// The operator that a job has brought along has failed at a switch, in words.
+    OperatorFailed(u16, String),
 }
 
 /// Is told what is seen.
@@ -144,6 +149,16 @@ impl Switches {
         hosts.iter().all(|host| reached.contains(host))
     }
 
+    /// Which hosts are next to a switch, or the host itself, by name.
+    pub(crate) fn hosts_at(&self, name: &str) -> Vec<String> {
+        let Some(node) = self.fabric.node_named(name) else { return Vec::new() };
+        if self.fabric.map.is_host(node) {
+            return vec![name.to_owned()];
+        }
+        let near = self.fabric.map.neighbours(node).iter().map(|next| next.node);
+        near.filter(|node| self.fabric.map.is_host(*node)).map(|node| self.fabric.name(node).to_owned()).collect()
+    }
+
     /// The numbers of hosts, by their names.
     ///
     /// # Errors
@@ -165,10 +180,12 @@ impl Switches {
     }
 
     /// Tells all switches that a job begins, and then `begun` whether all have taken it; where one has not, it is ended at the others.
-    pub(crate) fn begin(&self, job: JobAnnouncement, begun: Begun) {
+    pub(crate) fn begin(&self, mut job: JobAnnouncement, begun: Begun) {
         if let Err(error) = job.check(&self.fabric.map) {
             return begun(Err(error.to_string()));
         }
+        // Only switches run operators.
+        job.kernel = None;
         if self.orders.is_empty() {
             return begun(Ok(()));
         }
@@ -346,6 +363,15 @@ impl Switch {
                 if has != self.has {
                     self.has.clone_from(&has);
                     (self.observe)(Seen::Jobs(self.fabric.name(self.node).to_owned(), has));
+                }
+                for job in status.jobs.iter().filter(|job| self.jobs.contains_key(&job.job)) {
+                    if !job.last.is_empty() {
+                        (self.observe)(Seen::Last(self.fabric.name(self.node).to_owned(), job.job, job.last.clone()));
+                    }
+                    if let Some(fault) = &job.operator_fault {
+                        let text = format!("{}: {fault}", self.fabric.name(self.node));
+                        (self.observe)(Seen::OperatorFailed(job.job, text));
+                    }
                 }
                 let up = status.ports.into_iter().filter(fanin_control::fabric::PortStatus::is_up).map(|port| port.peer).collect();
                 self.links.lock().unwrap_or_else(PoisonError::into_inner).insert(self.node, up);

@@ -50,6 +50,7 @@ impl<N: Node<[u8]>> Driver<N> {
         let now = self.clock.now();
         let Statistics { counters, sent } = self.statistics();
         let jobs = self.residents.members().iter().map(|member| (member.job, member.counters.clone())).collect();
+        let last = self.residents.members().iter().map(|member| (member.job, member.contributors.last())).collect();
         let Some(links) = &mut self.outlet.links else { return FabricStatus { counters, sent, jobs, ..FabricStatus::default() } };
         let mut traffic_sent = TrafficCount::default();
         for source in &links.sources {
@@ -68,6 +69,7 @@ impl<N: Node<[u8]>> Driver<N> {
             sent,
             ports: links.ports.iter_mut().enumerate().map(port).collect(),
             jobs,
+            last,
             traffic_sent,
             traffic_received: links.received,
             background_forwarded: links.background_forwarded,

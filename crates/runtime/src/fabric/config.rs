@@ -24,6 +24,8 @@ pub struct FabricConfig {
 pub struct FabricPortConfig {
     /// The neighbour.
     pub peer: Address,
+    /// Whether it is on a level below: what comes from there for a job's node are contributions.
+    pub is_below: bool,
     /// Its socket.
     pub socket: SocketAddr,
     /// The way out to it.

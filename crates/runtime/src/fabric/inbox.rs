@@ -12,6 +12,7 @@ use super::hello::LinkState;
 use super::links::PortCounters;
 use super::source::{TrafficConfig, TrafficCount};
 use crate::counters::Counters;
+use crate::last::Last;
 
 /// What is told to whoever asked.
 pub type Reply<T> = Box<dyn FnOnce(T) + Send>;
@@ -47,6 +48,8 @@ pub struct FabricStatus {
     pub ports: Vec<PortStatus>,
     /// Jobs that run, by number.
     pub jobs: Vec<(JobId, Counters)>,
+    /// Of jobs that run, who contributes by which port, and how often each was the last one.
+    pub last: Vec<(JobId, Vec<(PortId, Last)>)>,
     /// Background traffic that started here and still runs.
     pub traffic_sent: TrafficCount,
     /// Background traffic that ended here.

@@ -33,6 +33,7 @@ pub(crate) struct Port {
     pub(crate) queue: EgressQueue,
     pub(crate) neighbour: Neighbour,
     pub(crate) peer: NodeId,
+    pub(crate) is_below: bool,
     pub(crate) counts: PortCounters,
 }
 
@@ -82,6 +83,7 @@ impl Links {
             queue: EgressQueue::new(port.shape),
             neighbour: Neighbour::new(config.hello),
             peer: port.peer.node,
+            is_below: port.is_below,
             counts: PortCounters::default(),
         };
         let delay = config.ports.iter().map(|port| port.shape.delay).min().unwrap_or(Duration::ZERO);

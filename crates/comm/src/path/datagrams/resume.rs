@@ -91,7 +91,9 @@ impl DatagramPath {
             self.leave_fabric();
             let rejoined = match &self.home {
                 None => meeting::rejoin(&self.config, &place, &state),
-                Some(home) => meeting::fabric::rejoin(&self.config, home, &place, &state, fabric::enter),
+                Some(home) => meeting::fabric::rejoin(&self.config, home, &place, &state, |config, place, admitted, op| {
+                    fabric::enter(config, place, admitted, (op, None))
+                }),
             };
             match rejoined {
                 Ok(rejoined) => break rejoined,

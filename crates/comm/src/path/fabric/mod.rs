@@ -7,20 +7,24 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `port` | this process's host: its socket, and the thread that answers between calls |
+//! | `own` | reductions by operators that the job has brought along, at the switches |
 
+mod own;
 pub(crate) mod port;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use fanin_control::{Admitted, JobAnnouncement};
+use fanin_control::{Admitted, JobAnnouncement, OperatorName};
 use fanin_core::{Address, CollectiveKind, ElementOp, JobId, Operator, Placed, Role};
 use fanin_net::Waker;
+use fanin_operator::{CustomOperator, Faults};
 use fanin_runtime::{BlockSet, CollectiveCall, RunError, Statistics, Vectors, Watch};
-use fanin_systems::{ExchangeParameters, System};
+use fanin_systems::{ExchangeParameters, SumOrder, System, TreeParameters};
 
 use super::stop::Stop;
+use crate::call::is_copy;
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::{Link, Survival, is_of_the_switch};
@@ -34,11 +38,13 @@ struct Key {
     kind: &'static str,
     dtype: &'static str,
     operator: &'static str,
+    /// The job's own operator that is meant, by its number.
+    own: Option<u8>,
 }
 
 impl Key {
     fn of(kind: CollectiveKind, op: ElementOp) -> Self {
-        Key { kind: kind.name(), dtype: op.dtype.name(), operator: op.operator.name() }
+        Key { kind: kind.name(), dtype: op.dtype.name(), operator: op.operator.name(), own: None }
     }
 }
 
@@ -48,14 +54,25 @@ pub(crate) struct FabricJobs {
     /// The system that sums.
     system: System,
     place: Place,
+    /// Bytes of elements in a packet.
+    payload_bytes: u32,
     jobs: BTreeMap<Key, FabricJob>,
     /// Tells jobs apart that a communicator has had before it was away, and again.
     suffix: String,
+    /// Operators of the job's own that no switch runs, and all ranks know it.
+    by_ranks: BTreeSet<u8>,
 }
 
-/// The system that sums, of those that have been asked for.
+/// The system that sums dense vectors, of those that have been asked for.
 pub(crate) fn system_of(config: &Config, op: ElementOp) -> Wanted {
-    Wanted { system: config.system.unwrap_or_else(default_system), op, switch_instance: None }
+    Wanted { system: dense_of(config), op, switch_instance: None }
+}
+
+/// The same, alone: Flare's dense sums are those of a static tree whose switches add in a fixed order (`flare 4.3`).
+pub(crate) fn dense_of(config: &Config) -> System {
+    let asked = config.system.unwrap_or_else(default_system);
+    let in_order = config.is_flare() || config.sums_by_tree();
+    if in_order { System::Tree(TreeParameters { trees: 1, sum_order: SumOrder::Fixed }) } else { asked }
 }
 
 /// Canary, whose switches know how many contributions of a block can come: software has no timeouts of microseconds to lose.
@@ -66,13 +83,23 @@ fn default_system() -> System {
 /// What a communicator's first job reduces.
 pub(crate) const FIRST: (CollectiveKind, ElementOp) = (CollectiveKind::Allreduce, ElementOp::F32_SUM);
 
-/// Makes what a job needs of this rank's host.
+/// Makes what a job needs of this rank's host; `own`: the operator of the job's own by which its switches reduce, in place of that of `op`.
 ///
 /// # Errors
 /// What was admitted makes no sense.
-pub(crate) fn enter(config: &Config, place: &Place, admitted: &Admitted, op: ElementOp) -> Result<(), CommError> {
+pub(crate) fn enter(
+    config: &Config,
+    place: &Place,
+    admitted: &Admitted,
+    (op, own): (ElementOp, Option<&CustomOperator>),
+) -> Result<(), CommError> {
     let broken = |reason: String| CommError::System { what: "what the manager has admitted this rank to".into(), reason };
-    let announcement = JobAnnouncement::of_ranks(&admitted.into(), op.into(), place.hosts(admitted)?);
+    let mut announcement = JobAnnouncement::of_ranks(&admitted.into(), op.into(), place.hosts(admitted)?);
+    if let Some(own) = own {
+        announcement.operator = Some(OperatorName { name: own.name().into(), sha256: own.digest().to_string(), module: None });
+        // A worker reduces nothing: the lengths of elements matter.
+        announcement.kernel = Some(own.payload_op(&Faults::default()));
+    }
     let nodes = announcement.nodes(&place.fabric.map).map_err(|error| broken(error.to_string()))?;
     let worker = nodes.workers.into_iter().nth(config.rank as usize).ok_or_else(|| broken("no place for this rank".into()))?;
     // A host may have a shard of a parameter server, or all of it.
@@ -100,6 +127,8 @@ impl FabricJobs {
             config: config.clone(),
             system: system_of(config, ElementOp::F32_SUM).system,
             place: place.clone(),
+            payload_bytes: admitted.payload_bytes,
+            by_ranks: BTreeSet::new(),
             jobs: BTreeMap::from([(Key::of(kind, op), first)]),
             suffix: if again { format!("/{:x}", admitted.instance) } else { String::new() },
         }
@@ -122,6 +151,11 @@ impl FabricJobs {
         self.place.port.waker()
     }
 
+    /// Whether calls of a kind are reductions whose order only switches keep.
+    pub(super) fn keeps_order(&self, kind: CollectiveKind) -> bool {
+        self.config.sums_by_tree() && !is_copy(kind)
+    }
+
     /// Whether the system that runs calls of a kind divides sums itself.
     pub(super) fn divides(&self, kind: CollectiveKind) -> bool {
         self.system_for(kind).divides()
@@ -140,16 +174,8 @@ impl FabricJobs {
     ) -> Result<bool, Stop> {
         let key = Key::of(what.kind, what.op);
         if !self.jobs.contains_key(&key) {
-            if let Some(lost) = link.lost().filter(|_| link.may_go_by_hosts()) {
-                let text = format!("a {} of {} cannot begin: {lost}", key.kind, what.op.dtype);
-                return Err(Stop::Path(link.failed_with(text, None, None)));
-            }
-            let job = self.open(key, what.kind, what.op, link).map_err(|error| match error {
-                // Other ranks may not come any more.
-                _ if link.was_restarted() || link.has_failed() => Stop::Run(RunError::Stopped),
-                error if is_of_the_switch(&error) => Stop::Path(error),
-                error => Stop::Failed(error),
-            })?;
+            may_begin(link, key)?;
+            let job = self.open(key, what.kind, what.op, link).map_err(|error| why_not(error, link))?;
             self.jobs.insert(key, job);
         }
         let job = &self.jobs[&key];
@@ -164,14 +190,22 @@ impl FabricJobs {
         if self.system.offers(kind) { self.system } else { System::Exchange(ExchangeParameters::default()) }
     }
 
+    /// The configuration of one more job of the communicator.
+    fn config_of(&self, key: Key, link: &Link) -> Config {
+        let Key { kind, dtype, operator, own } = key;
+        let number = own.map_or(String::new(), |own| own.to_string());
+        Config {
+            interrupt: link.interrupts(&self.config.interrupt),
+            job: format!("{}/{kind}/{dtype}-{operator}{number}{}", self.config.job, self.suffix),
+            ..self.config.clone()
+        }
+    }
+
     /// Joins one more job of the communicator.
     fn open(&self, key: Key, kind: CollectiveKind, op: ElementOp, link: &Link) -> Result<FabricJob, CommError> {
-        let Key { kind: name, dtype, operator } = key;
-        let interrupt = link.interrupts(&self.config.interrupt);
-        let config =
-            Config { interrupt, job: format!("{}/{name}/{dtype}-{operator}{}", self.config.job, self.suffix), ..self.config.clone() };
+        let config = self.config_of(key, link);
         let wanted = Wanted { system: self.system_for(kind), op, switch_instance: None };
-        let enter = |place: &Place, admitted: &Admitted, op| enter(&config, place, admitted, op);
+        let enter = |place: &Place, admitted: &Admitted, op| enter(&config, place, admitted, (op, None));
         // The communicator's own job knows who is gone.
         let (Joined { opened, .. }, wanted) = join_or_fall_back(&config, (wanted, kind), Some(&self.place), enter)?;
         let admitted = opened.admitted.clone();
@@ -179,6 +213,24 @@ impl FabricJobs {
         link.set_waker(self.place.port.waker());
         tracing::info!(job = config.job, rank = config.rank, system = wanted.system.name(), "joined");
         Ok(FabricJob::new(&self.place, &admitted, wanted, Some((link, thread))))
+    }
+}
+
+/// Whether one more job may be joined.
+fn may_begin(link: &Link, key: Key) -> Result<(), Stop> {
+    match link.lost().filter(|_| link.may_go_by_hosts()) {
+        Some(lost) => Err(Stop::Path(link.failed_with(format!("a {} of {} cannot begin: {lost}", key.kind, key.dtype), None, None))),
+        None => Ok(()),
+    }
+}
+
+/// Why one more job was not joined.
+fn why_not(error: CommError, link: &Link) -> Stop {
+    match error {
+        // Other ranks may not come any more.
+        _ if link.was_restarted() || link.has_failed() => Stop::Run(RunError::Stopped),
+        error if is_of_the_switch(&error) => Stop::Path(error),
+        error => Stop::Failed(error),
     }
 }
 

@@ -178,8 +178,8 @@ fn no_sum_overflows_and_nothing_panics_whatever_comes_from_elsewhere() {
 
 #[test]
 fn names_are_read_as_they_are_written() {
-    for by in [ReproducibleBy::Element, ReproducibleBy::Block] {
+    for by in [ReproducibleBy::Element, ReproducibleBy::Block, ReproducibleBy::Tree] {
         assert_eq!(by.to_string().parse(), Ok(by));
     }
-    assert_eq!("row".parse::<ReproducibleBy>(), Err("`row`: expected element or block".into()));
+    assert_eq!("row".parse::<ReproducibleBy>(), Err("`row`: expected element, block or tree".into()));
 }

@@ -44,6 +44,9 @@ pub enum ReproducibleBy {
     Element,
     /// On the block of [`BLOCK_ELEMENTS`] elements where it stands: [`ScaledSum`]. Fewer bytes and less exact.
     Block,
+    /// On the order of workers in the trees of switches, which add floats up as they are, neighbours first (`flare 4.3`). Only where switches do
+    /// that: what a job has to do is nothing.
+    Tree,
 }
 
 impl ReproducibleBy {
@@ -52,6 +55,7 @@ impl ReproducibleBy {
         match self {
             ReproducibleBy::Element => "element",
             ReproducibleBy::Block => "block",
+            ReproducibleBy::Tree => "tree",
         }
     }
 }
@@ -67,8 +71,8 @@ impl FromStr for ReproducibleBy {
 
     /// Reads what [`ReproducibleBy::name`] writes.
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [ReproducibleBy::Element, ReproducibleBy::Block];
-        all.into_iter().find(|by| by.name() == text).ok_or_else(|| format!("`{text}`: expected element or block"))
+        let all = [ReproducibleBy::Element, ReproducibleBy::Block, ReproducibleBy::Tree];
+        all.into_iter().find(|by| by.name() == text).ok_or_else(|| format!("`{text}`: expected element, block or tree"))
     }
 }
 
@@ -109,7 +113,7 @@ impl OrderFree {
     pub fn of(op: ElementOp, workers: u32, by: ReproducibleBy) -> Result<Self, NotOrderFree> {
         let average = op.operator == Operator::Avg;
         match op.operator {
-            _ if !op.dtype.is_float() => Ok(OrderFree::AsItIs),
+            _ if !op.dtype.is_float() || by == ReproducibleBy::Tree => Ok(OrderFree::AsItIs),
             Operator::Sum | Operator::Avg if by == ReproducibleBy::Element => {
                 Ok(OrderFree::ByElement(ElementSum::new(op.dtype, workers, average)))
             }
