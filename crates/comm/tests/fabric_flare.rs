@@ -21,7 +21,10 @@ fn draw(rank: u32, index: u64) -> u64 {
 
 /// About one index in twenty, with a value that is exact in sums.
 fn given(rank: u32, round: u32) -> BTreeMap<u64, i32> {
-    (0..SIZE).filter(|index| draw(rank + WORLD * round, *index) % 20 == 0).map(|index| (index, (draw(rank, index) >> 40) as i32)).collect()
+    (0..SIZE)
+        .filter(|index| draw(rank + WORLD * round, *index).is_multiple_of(20))
+        .map(|index| (index, (draw(rank, index) >> 40) as i32))
+        .collect()
 }
 
 fn summed(round: u32) -> BTreeMap<u64, i32> {
