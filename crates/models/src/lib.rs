@@ -46,7 +46,10 @@ pub const MODELS: &[Model] = &[
 ];
 
 /// Rows of all models, by name and by the bits of parameters: a model is a pure function.
-static ROWS: Memo<(&str, Vec<u64>), Result<Vec<f64>, ModelError>> = Memo::new(10_000);
+static ROWS: Memo<(&str, Vec<u64>), Row> = Memo::new(10_000);
+
+/// Quantities of a model, or why there are none.
+type Row = Result<Vec<f64>, ModelError>;
 
 /// The model of that name.
 pub fn model(name: &str) -> Option<&'static Model> {

@@ -1,6 +1,8 @@
 //! Results that are kept: a plan is read several times in a process, as it stands, with what `--quick` changes and for each of its causes, and a
 //! simulated switch or a training takes longer than all else that reading does.
 
+#![allow(clippy::disallowed_types, reason = "no node: threads that read plans share what is computed")]
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
