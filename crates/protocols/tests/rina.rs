@@ -10,7 +10,7 @@ use fanin_core::{
     Payload, Piece, PortId, Rank, Tx, Via, Wire, Worker,
 };
 use fanin_protocols::rina::{
-    Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitch, RinaSwitchConfig, RinaWorker, RinaWorkerConfig,
+    Onward, Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitch, RinaSwitchConfig, RinaWorker, RinaWorkerConfig,
 };
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::rina::{Item, RinaHeader, Way};
@@ -156,7 +156,12 @@ impl Tx<RinaHeader, Census> for Lent<'_> {
 }
 
 /// As the paper is read, and the other ways.
-const WAYS: [(Partitions, Results); 2] = [(Partitions::Equal, Results::Last), (Partitions::Balanced, Results::First)];
+const WAYS: [(Partitions, Results, Onward); 4] = [
+    (Partitions::Equal, Results::Last, Onward::Switch),
+    (Partitions::Balanced, Results::First, Onward::Switch),
+    (Partitions::Equal, Results::Last, Onward::Agent),
+    (Partitions::Balanced, Results::First, Onward::Agent),
+];
 
 impl Net {
     /// Racks of so many workers each, whose switches aggregate or not; operations of so many elements.
@@ -164,8 +169,8 @@ impl Net {
         Net::with(racks, window, lengths, WAYS[0])
     }
 
-    /// The same with partitions of these lengths, and results sent then.
-    fn with(racks: &[(u32, bool)], window: u32, lengths: &[u64], ways: (Partitions, Results)) -> Net {
+    /// The same with partitions of these lengths, and results sent then and by these.
+    fn with(racks: &[(u32, bool)], window: u32, lengths: &[u64], ways: (Partitions, Results, Onward)) -> Net {
         let (mut members, mut formed) = (Vec::new(), Vec::new());
         for (rack, &(size, aggregates)) in racks.iter().enumerate() {
             let first = members.len() as u32;
@@ -174,7 +179,7 @@ impl Net {
             formed.push(RinaRack { switch: NodeId(1_000 + rack as u32), aggregates, ranks });
         }
         let order = (0..members.len() as u32).map(Rank).collect();
-        let layout = Arc::new(RinaLayout::new(members, formed, order).with(ways.0, ways.1));
+        let layout = Arc::new(RinaLayout::new(members, formed, order).with(ways.0, ways.1).sent_on_by(ways.2));
         let worker = |rank| {
             RinaWorker::new(RinaWorkerConfig {
                 job: JOB,
@@ -411,6 +416,32 @@ fn each_kind_of_packet_may_be_lost() {
         });
         assert!(lost, "{name}");
         net.assert_all_done();
+    }
+}
+
+/// `rina 4.2`, 2: a switch hands results of other racks down and on; or down only, and its agent on, each once. Nobody asks for any.
+#[test]
+fn results_go_on_by_the_switch_or_by_the_agent() {
+    let racks = [(3, true), (3, true), (2, true), (1, false)];
+    for ways in WAYS {
+        let mut net = Net::with(&racks, 4, &[64], ways);
+        // Of each result that goes on, by whom.
+        let (mut by_switches, mut by_agents) = (0, 0);
+        net.run(|net, _, packet| {
+            if let RinaHeader::Result { way: Way::Direct, group, hops, .. } = packet.header {
+                let place = net.layout.racks.iter().position(|rack| rack.switch == packet.from.source.node);
+                by_switches += u32::from(place.is_some_and(|place| place != usize::from(group)));
+                // From an agent to another rack: those to its own switch have as many groups before them as there are.
+                let is_agent = [0, 3, 6].contains(&packet.from.source.node.0);
+                by_agents += u32::from(is_agent && packet.from.source == Address::worker(packet.from.source.node) && hops < 3);
+            }
+            Fate::Arrives
+        });
+        net.assert_all_done();
+        // 16 pieces; each goes on from two of three racks, but not from the one before which it began.
+        let counts = if ways.2 == Onward::Switch { (by_switches > 0, by_agents) } else { (by_agents > 0, by_switches) };
+        assert_eq!((counts, net.retransmitted, net.waits), ((true, 0), 0, 0), "{ways:?}");
+        assert!(!net.arrived.iter().any(|(_, header)| matches!(header, RinaHeader::Repair { .. })), "{ways:?}");
     }
 }
 

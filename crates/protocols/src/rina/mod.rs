@@ -86,7 +86,7 @@ mod switch;
 mod view;
 mod worker;
 
-pub use config::{Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
+pub use config::{Onward, Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::RinaSwitch;
