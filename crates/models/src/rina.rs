@@ -57,11 +57,7 @@ pub(crate) const CHAIN: Model = Model {
             title: "the bound over the mean of the largest, less 1",
             equation: "sqrt(2 ln N) / E[max of N] - 1",
         },
-        Quantity {
-            key: "rina_steps_of_hosts",
-            title: "steps of it that cost a host, where switches hand results on",
-            equation: "G + 1",
-        },
+        Quantity { key: "rina_steps_of_hosts", title: "steps of it that cost a host, where switches hand results on", equation: "G + 1" },
     ],
     evaluate: |parameters| {
         let &[workers, groups, message, rate, aggregation, overhead, sigma] = parameters else { unreachable!("seven parameters") };

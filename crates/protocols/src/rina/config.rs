@@ -92,7 +92,15 @@ impl RinaLayout {
         assert!(racks.iter().all(fits), "at most 48 workers at a switch that aggregates");
         let mut by_node: Vec<(NodeId, Rank)> = members.iter().zip(0..).map(|(member, rank)| (member.node, Rank(rank))).collect();
         by_node.sort_unstable();
-        RinaLayout { members, racks, order, partitions: Partitions::default(), results: Results::default(), onward: Onward::default(), by_node }
+        RinaLayout {
+            members,
+            racks,
+            order,
+            partitions: Partitions::default(),
+            results: Results::default(),
+            onward: Onward::default(),
+            by_node,
+        }
     }
 
     /// With partitions of these lengths, and results sent then.
