@@ -109,6 +109,8 @@ class SystemKeys(TypedDict, total=False):
     nets: Literal["all", "paper"]
     # netreduce, machines
     notification_gap: Time
+    # rina
+    onward: Literal["switch", "agent"]
     # ring, netreduce, rina
     order: Literal["host", "placement"]
     # sharp

@@ -105,6 +105,25 @@ fn assert_the_others_went_on_without(results: &Value, rank: usize) {
 const RINA: &str = "[[job]]\nsystem = \"rina\"\nhosts = [\"host0\", \"host1\", \"host2\", \"host5\", \"host6\", \"host7\"]\n\
     message = \"256KiB\"\nrto_min = \"100ms\"\n";
 
+/// `rina 4.5`, `4.7`: a worker of a rack is killed at the end of an operation, when it may have contributed everything: the others' sum is then that
+/// of all, and else that of all but it. Either is a success, and what comes behind it lacks the rank.
+#[test]
+fn a_rack_whose_worker_was_killed_late_has_the_sum_of_all_or_of_the_others() {
+    let _alone = alone();
+    let folder = folder("testbed-rack-worker");
+    let workload = "[[job]]\nsystem = \"rina\"\nhosts = [\"host0\", \"host1\", \"host2\", \"host3\", \"host5\", \"host6\", \"host7\", \"host8\"]\n\
+        message = \"512KiB\"\noperations = 3\naggregating = 2\nrto_min = \"100ms\"\npatience = \"3s\"\n\
+        [[event]]\naction = \"kill\"\nnode = \"host2\"\noperation = 1\nprogress = \"90%\"\n";
+    let results = results(&write(&folder, workload), &[]);
+    let operations = operations(&results);
+    assert!(operations.len() == 3 && operations.iter().all(|operation| operation["exact"] == true), "{results}");
+    let lacks = serde_json::json!([2]);
+    // It may have ended the operation, too, before it was killed.
+    let is_whole = operations[1]["without"].is_null();
+    assert!(is_whole || operations[1]["without"] == lacks, "{results}");
+    assert_eq!(operations[2]["without"], lacks, "{results}");
+}
+
 /// `rina 4.4`: of two racks one is summed and the other is not; the switch that sums restarts in the middle, and packets are lost.
 /// Workers divide by their number.
 #[test]

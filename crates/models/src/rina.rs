@@ -57,6 +57,7 @@ pub(crate) const CHAIN: Model = Model {
             title: "the bound over the mean of the largest, less 1",
             equation: "sqrt(2 ln N) / E[max of N] - 1",
         },
+        Quantity { key: "rina_steps_of_hosts", title: "steps of it that cost a host, where switches hand results on", equation: "G + 1" },
     ],
     evaluate: |parameters| {
         let &[workers, groups, message, rate, aggregation, overhead, sigma] = parameters else { unreachable!("seven parameters") };
@@ -80,6 +81,7 @@ pub(crate) const CHAIN: Model = Model {
             ring_steps * ring.step_us(),
             rina_steps * rina.step_us(),
             bound(workers) / largest_of(workers) - 1.0,
+            rina_steps_of_hosts(workers, groups),
         ])
     },
 };
@@ -114,6 +116,12 @@ pub fn rina_steps(workers: f64, groups: f64) -> f64 {
     if groups < workers { 2.0 * groups - 1.0 } else { ring_steps(workers) }
 }
 
+/// Those in which a host hands on where all groups are racks: a sum takes one for each group, and a result the first, from where its partition
+/// began; then switches hand it on at once (IV-B4). No step cost makes Rina faster than a ring by more than the ratio of this to the ring's steps.
+pub fn rina_steps_of_hosts(workers: f64, groups: f64) -> f64 {
+    if groups < workers { groups + 1.0 } else { ring_steps(workers) }
+}
+
 /// sqrt(2 ln n), which the mean of the largest of n standard normal numbers does not exceed.
 fn bound(count: f64) -> f64 {
     libm::sqrt(2.0 * libm::log(count))
@@ -144,6 +152,9 @@ mod tests {
             assert_eq!(evaluate(16.0, 16.0 - replaced, 0.0, 0.0)[1], steps);
         }
         assert_eq!((evaluate(72.0, 72.0, 0.0, 0.0)[1], evaluate(72.0, 36.0, 0.0, 0.0)[1]), (142.0, 71.0));
+        // What hosts are in of these: no step cost makes Rina faster than its ring by more.
+        let most = |workers: f64, groups: f64| evaluate(workers, groups, 1.0, 0.0)[0] / evaluate(workers, groups, 1.0, 0.0)[8];
+        assert!((most(16.0, 8.0) - 30.0 / 9.0).abs() < 1e-9 && (most(64.0, 32.0) - 126.0 / 33.0).abs() < 1e-9 && most(16.0, 16.0) == 1.0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use fanin_core::{
     Payload, Piece, PortId, Rank, Tx, Via, Wire, Worker,
 };
 use fanin_protocols::rina::{
-    Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitch, RinaSwitchConfig, RinaWorker, RinaWorkerConfig,
+    Onward, Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitch, RinaSwitchConfig, RinaWorker, RinaWorkerConfig,
 };
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::rina::{Item, RinaHeader, Way};
@@ -28,7 +28,6 @@ struct Packet {
     payload: Census,
 }
 
-/// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Arrives,
@@ -156,7 +155,11 @@ impl Tx<RinaHeader, Census> for Lent<'_> {
 }
 
 /// As the paper is read, and the other ways.
-const WAYS: [(Partitions, Results); 2] = [(Partitions::Equal, Results::Last), (Partitions::Balanced, Results::First)];
+const WAYS: [(Partitions, Results, Onward); 3] = [
+    (Partitions::Equal, Results::Last, Onward::Switch),
+    (Partitions::Balanced, Results::First, Onward::Switch),
+    (Partitions::Balanced, Results::First, Onward::Agent),
+];
 
 impl Net {
     /// Racks of so many workers each, whose switches aggregate or not; operations of so many elements.
@@ -164,8 +167,8 @@ impl Net {
         Net::with(racks, window, lengths, WAYS[0])
     }
 
-    /// The same with partitions of these lengths, and results sent then.
-    fn with(racks: &[(u32, bool)], window: u32, lengths: &[u64], ways: (Partitions, Results)) -> Net {
+    /// The same with partitions of these lengths, and results sent then and by these.
+    fn with(racks: &[(u32, bool)], window: u32, lengths: &[u64], ways: (Partitions, Results, Onward)) -> Net {
         let (mut members, mut formed) = (Vec::new(), Vec::new());
         for (rack, &(size, aggregates)) in racks.iter().enumerate() {
             let first = members.len() as u32;
@@ -174,7 +177,7 @@ impl Net {
             formed.push(RinaRack { switch: NodeId(1_000 + rack as u32), aggregates, ranks });
         }
         let order = (0..members.len() as u32).map(Rank).collect();
-        let layout = Arc::new(RinaLayout::new(members, formed, order).with(ways.0, ways.1));
+        let layout = Arc::new(RinaLayout::new(members, formed, order).with(ways.0, ways.1).sent_on_by(ways.2));
         let worker = |rank| {
             RinaWorker::new(RinaWorkerConfig {
                 job: JOB,
@@ -358,16 +361,25 @@ const MIXES: [&[(u32, bool)]; 8] = [
     &[(3, true), (2, true), (4, true)],
 ];
 
-/// `rina` P4, P10, P12: one group, two, and any mix; the number of contributors is checked by the workers.
+/// `rina` P4, P10, P12, `4.2`: one group, two, and any mix; workers check the number of contributors. Switches send others' results on, or none.
 #[test]
 fn every_mix_of_racks_gives_the_sum_of_all() {
+    let mut sent_on = [0; 2];
     for racks in MIXES {
+        let has_racks_only = racks.iter().all(|(size, aggregates)| *size > 1 && *aggregates);
         for (window, ways) in [1, 2, 16].into_iter().flat_map(|window| WAYS.map(|ways| (window, ways))) {
             let mut net = Net::with(racks, window, &[100, 0, 1, 57], ways);
-            net.run(arrives);
+            net.run(|net, _, packet| {
+                let RinaHeader::Result { way: Way::Direct, group, .. } = packet.header else { return Fate::Arrives };
+                let place = net.layout.racks.iter().position(|rack| rack.switch == packet.from.source.node);
+                let is_other = has_racks_only && place.is_some_and(|place| place != usize::from(group));
+                sent_on[usize::from(ways.2 == Onward::Agent)] += u32::from(is_other);
+                Fate::Arrives
+            });
             net.assert_all_done();
         }
     }
+    assert!(sent_on[0] > 0 && sent_on[1] == 0);
 }
 
 /// `rina` P1, P2, P7, P8, P9: packets are lost and come twice, with one slot or several.

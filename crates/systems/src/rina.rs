@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fanin_core::{Address, FlowLabel, Instant, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank, Tx};
-use fanin_protocols::rina::{Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
+use fanin_protocols::rina::{Onward, Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
 use fanin_wire::rina::MEMBERS_MAX;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,17 @@ pub enum RinaResults {
     First,
 }
 
+/// Who sends results on to the next group, where a rack's switch sums (Rina).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RinaOnward {
+    /// The switch, at once, as it hands them down to the rack (rina 4.2).
+    #[default]
+    Switch,
+    /// The agent, behind its gradients: results do not overtake the rack's sums on the way to the next group.
+    Agent,
+}
+
 /// The parameters of Rina: a ring of racks that their switches sum, and of workers without such a switch (rina 1 to 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
@@ -64,6 +75,9 @@ pub struct RinaParameters {
     /// When an agent sends the results of its part: after gradients and tasks, or `"first"`, so that the other workers of its rack, whose links
     /// carry nothing until then, do not get all of them at the end.
     pub results: RinaResults,
+    /// Who sends results on to the next rack: the switch, at once, or `"agent"`, behind its gradients, so that results do not overtake sums in the
+    /// queue before the next rack and no deployment has a link that is sent more than a ring's.
+    pub onward: RinaOnward,
     /// What a step costs the hosts that hand partitions on.
     #[serde(flatten)]
     pub steps: StepParameters,
@@ -77,6 +91,7 @@ impl Default for RinaParameters {
             full_speed_bps: 0,
             partitions: RinaPartitions::default(),
             results: RinaResults::default(),
+            onward: RinaOnward::default(),
             steps: StepParameters::NONE,
         }
     }
@@ -116,7 +131,7 @@ impl Facts for RinaParameters {
     }
 
     fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
-        ["partitions", "results"]
+        ["partitions", "results", "onward"]
             .map(|key| (key, self.aggregating > 0, "with aggregating = 0, where no rack is summed by its switch"))
             .into()
     }
@@ -218,7 +233,11 @@ fn layout<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, parameters: &RinaParamet
         RinaResults::Last => Results::Last,
         RinaResults::First => Results::First,
     };
-    Ok(RinaLayout::new(members, racks, order).with(partitions, results))
+    let onward = match parameters.onward {
+        RinaOnward::Switch => Onward::Switch,
+        RinaOnward::Agent => Onward::Agent,
+    };
+    Ok(RinaLayout::new(members, racks, order).with(partitions, results).sent_on_by(onward))
 }
 
 /// The stream of how long partitions are, and when results are sent.
@@ -239,7 +258,9 @@ fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Opt
         let mut apart = Draw::new(draw.clone().bits(), WAYS);
         let partitions = if apart.percent(50) { RinaPartitions::Balanced } else { RinaPartitions::Equal };
         let results = if apart.percent(50) { RinaResults::First } else { RinaResults::Last };
-        job.system = System::Rina(RinaParameters { aggregating, order, full_speed_bps, partitions, results, ..RinaParameters::default() });
+        let onward = if apart.percent(50) { RinaOnward::Agent } else { RinaOnward::Switch };
+        let steps = StepParameters::NONE;
+        job.system = System::Rina(RinaParameters { aggregating, order, full_speed_bps, partitions, results, onward, steps });
         job.reliable = true;
         if job.op.operator == Operator::Avg {
             job.op.operator = Operator::Sum;

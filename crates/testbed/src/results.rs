@@ -380,6 +380,27 @@ mod tests {
         assert!(wrong[0].contains("NOT EXACT"), "{wrong:?}");
     }
 
+    /// Of a job that goes on: who has died may have contributed everything before, and then all others have the sum of all.
+    #[test]
+    fn an_operation_with_all_of_a_rank_that_has_died_is_exact() {
+        let judged = |goes_on: bool, others: Option<OperationReport>| {
+            let death = DeathRecord { rank: 1, host: "host1".into(), at_s: 1.0, operation: 0, done: 0.5 };
+            let mut job = JobRecord { message_bytes: 1_000, goes_on, deaths: vec![death], ..JobRecord::default() };
+            job.push(OperationRecord { workers: vec![others, None], ..OperationRecord::default() });
+            let operation = job.operations[0].clone();
+            let problems = Record { jobs: vec![job], ..Record::default() }.judge(&workload("success", 1));
+            (operation.exact, operation.with_dead, problems.first().cloned())
+        };
+        assert_eq!(judged(true, worker(1.0, Some(0))), (true, vec![1], None));
+        let (exact, _, problem) = judged(true, worker(1.0, Some(2)));
+        assert!(!exact && problem.is_some_and(|problem| problem.contains("NOT EXACT: 2 elements at worker 0")));
+        // Where nobody has ended it nobody knows its sum, and a job that does not go on must have all.
+        for (goes_on, others) in [(true, worker(1.0, None)), (false, worker(1.0, Some(0)))] {
+            let (exact, with_dead, problem) = judged(goes_on, others);
+            assert!(!exact && with_dead.is_empty() && problem.is_some(), "{problem:?}");
+        }
+    }
+
     #[test]
     fn an_expected_failure_must_happen_and_excuses_no_wrong_element() {
         let failed = [worker(1.0, None), None];

@@ -230,6 +230,7 @@ pub const JOBS: &[Key] = &[
     ("aggregating", &[bare("1")]),
     ("partitions", &[with(&["jobs.0.aggregating=1"], "\"balanced\"")]),
     ("results", &[with(&["jobs.0.full_speed=\"0Gb/s\"", "jobs.0.message=1MiB"], "\"first\"")]),
+    ("onward", &[with(&["jobs.0.message=1MiB"], "\"agent\"")]),
     ("full_speed", &[bare("\"5Gb/s\"")]),
     ("timeout", &[bare("\"100ns\""), bare("{ leaf = \"1us\", root = \"2us\" }"), bare("{ spine = \"2us\" }")]),
     ("fan_in", &[bare("\"known\"")]),

@@ -54,12 +54,16 @@ pub(super) struct Hop {
     /// Groups that a result has yet to come to.
     pub hops: u16,
     pub segment: u32,
+    /// A result that the own rack has from its switch: it only goes on.
+    pub is_handed_down: bool,
 }
 
 /// Sums, or results, from the group before and to the next one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Channel {
     pub waiting: VecDeque<Hop>,
+    /// Results that the own rack has from its switch, and that wait to go on to the next group.
+    pub onward: VecDeque<Hop>,
     pub sent: SendWindow<Hop>,
     pub received: ReceiveWindow,
     /// What the host needs before each step.
@@ -87,6 +91,7 @@ impl Channel {
     fn new(capacity: u32, first_window: (u32, bool), reliability: &Reliability) -> Self {
         Channel {
             waiting: VecDeque::new(),
+            onward: VecDeque::new(),
             sent: SendWindow::new(capacity, reliability),
             received: ReceiveWindow::new(capacity),
             gate: StepGate::none(),
@@ -130,6 +135,7 @@ impl Channel {
     /// An operation or an epoch begins.
     pub(super) fn restart(&mut self) {
         self.waiting.clear();
+        self.onward.clear();
         self.sent.restart();
         self.received.restart();
         (self.latest, self.told_until) = (0, 0);
@@ -143,6 +149,7 @@ impl Channel {
     /// Nothing is sent or awaited any more.
     pub(super) fn abandon(&mut self) {
         self.waiting.clear();
+        self.onward.clear();
         self.gate.clear();
         self.sent.abandon();
         (self.owed_count, self.owed_mark, self.owed_at) = (0, false, None);

@@ -49,6 +49,17 @@ pub enum Results {
     First,
 }
 
+/// Who sends results on to the next group, where the own rack's switch sums.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Onward {
+    /// The switch, at once, as it hands them down (`rina 4.2`, 2).
+    #[default]
+    Switch,
+    /// The agent, behind its gradients, as a worker by itself does. What leaves a rack is then what its agent sends, sums and results together, and no
+    /// more than a link carries: results do not overtake sums in the queue before the next group, where all wait for sums.
+    Agent,
+}
+
 /// Who takes part and where; the same at all workers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RinaLayout {
@@ -62,6 +73,8 @@ pub struct RinaLayout {
     pub partitions: Partitions,
     /// When agents send results.
     pub results: Results,
+    /// Who sends results on.
+    pub onward: Onward,
     /// Ranks by their hosts, in ascending order of these.
     by_node: Vec<(NodeId, Rank)>,
 }
@@ -79,12 +92,26 @@ impl RinaLayout {
         assert!(racks.iter().all(fits), "at most 48 workers at a switch that aggregates");
         let mut by_node: Vec<(NodeId, Rank)> = members.iter().zip(0..).map(|(member, rank)| (member.node, Rank(rank))).collect();
         by_node.sort_unstable();
-        RinaLayout { members, racks, order, partitions: Partitions::default(), results: Results::default(), by_node }
+        RinaLayout {
+            members,
+            racks,
+            order,
+            partitions: Partitions::default(),
+            results: Results::default(),
+            onward: Onward::default(),
+            by_node,
+        }
     }
 
     /// With partitions of these lengths, and results sent then.
     pub fn with(mut self, partitions: Partitions, results: Results) -> Self {
         (self.partitions, self.results) = (partitions, results);
+        self
+    }
+
+    /// With results sent on by these.
+    pub fn sent_on_by(mut self, onward: Onward) -> Self {
+        self.onward = onward;
         self
     }
 

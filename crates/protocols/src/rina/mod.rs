@@ -25,6 +25,10 @@
 //! (`Sum`), which acknowledges it by number. The head *assigns* `own + received` to a buffer (P1), so whatever is sent again is the same.
 //! When the sum of all is there it goes round as `Result`: a switch hands it down and on at once.
 //!
+//! Results that a switch sends on are not held back by anything that its rack sends: they meet the rack's sums in the queue before the next head, and
+//! take the place of sums there, for which all wait. [`Onward::Agent`] leaves it to the agent to send them on, behind its gradients; then what leaves a rack is
+//! no more than the agent's link carries, as in a ring, and there is no such queue.
+//!
 //! ## Exactly once
 //! A sum is taken once by its number; a gradient by a bit of its slot. A packet names epoch and operation, and nothing of another one is
 //! taken. The number of ranks in a sum goes with it and must be that of the epoch's workers at the end (P10).
@@ -86,7 +90,7 @@ mod switch;
 mod view;
 mod worker;
 
-pub use config::{Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
+pub use config::{Onward, Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::RinaSwitch;

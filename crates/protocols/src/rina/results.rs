@@ -32,10 +32,24 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         }
     }
 
+    /// Sends on what the own switch has only handed down, as many as the window has room for.
+    pub(super) fn pump_onward<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while let Some(&hop) = self.gather.onward.front() {
+            let to = self.to(self.view.next().address());
+            let step = self.view.group_count().saturating_sub(1 + u32::from(hop.hops));
+            if !tx.room(to) || !self.gather.gate.admits(now, step) || !self.gather.may_send() {
+                return;
+            }
+            self.gather.onward.pop_front();
+            let number = self.gather.push(now, hop);
+            self.send_hop(number, hop, false, tx);
+        }
+    }
+
     /// To the own switch, which hands it down and on; or straight to the next group.
     pub(super) fn send_hop<T: Tx<RinaHeader, P>>(&mut self, number: (u32, bool), hop: Hop, by_switch: bool, tx: &mut T) {
         let group = self.view.place() as u16;
-        if by_switch {
+        if by_switch && !hop.is_handed_down {
             return self.send_result(Egress::Port(self.config.uplink), (number, group), hop, self.view.own().head_node, tx);
         }
         let next = *self.view.next();
@@ -115,13 +129,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             let contributors = self.view.count(&self.config.layout) as u16;
             self.hold_final(now, piece, way == Way::Relayed, contributors);
             self.ask_for_more(now, item, piece.index, way, tx);
-            // A worker by itself stores and forwards; an agent puts what came past its switch through that. Where this head missed it,
-            // those behind it are likely to have missed it too.
-            let hops = if way == Way::Repair { self.view.hops_left(item.partition.into()) as u16 } else { hops };
-            let forwards = self.view.is_head && way != Way::Relayed && (own.switch.is_some() || hops > 0);
-            if forwards {
-                self.gather.waiting.push_back(Hop { partition: item.partition, hops, segment: item.segment() });
-            }
+            self.hand_on(item, way, hops);
         }
         if counted {
             let is_new = self.gather.received.check(item.number()).is_ok();
@@ -134,6 +142,22 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         }
         self.finish_if_done(now, tx);
         self.pump(now, tx);
+    }
+
+    /// A new result goes on. A worker by itself stores and forwards; an agent puts what came past its switch through that. Where this head
+    /// missed it, those behind it are likely to have missed it too.
+    fn hand_on(&mut self, item: Item, way: Way, hops: u16) {
+        if !self.view.is_head {
+            return;
+        }
+        let hops = if way == Way::Repair { self.view.hops_left(item.partition.into()) as u16 } else { hops };
+        let hop = Hop { partition: item.partition, hops, segment: item.segment(), is_handed_down: way == Way::Relayed };
+        if way == Way::Relayed {
+            // With hops left, which its switch has left to it.
+            self.gather.onward.extend((hops > 0).then_some(hop));
+        } else if self.view.own().switch.is_some() || hops > 0 {
+            self.gather.waiting.push_back(hop);
+        }
     }
 
     // ---- The end of an operation ---------------------------------------------------------------------------------------------------

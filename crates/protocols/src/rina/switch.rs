@@ -5,7 +5,7 @@ use fanin_core::{
 };
 use fanin_wire::rina::{Item, MEMBERS_MAX, RinaHeader, Way};
 
-use super::config::RinaSwitchConfig;
+use super::config::{Onward, RinaSwitchConfig};
 use super::planted::Planted;
 use crate::shared::serial::{newer, newer16};
 use crate::shared::state::node_state;
@@ -293,9 +293,11 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
         let own = self.config.members.iter().position(|(_, node)| *node == from.source.node);
         let down = own.map_or(rack.members, |bit| rack.members & !(1 << bit));
         self.select(down);
-        let relayed = RinaHeader::Result { item, way: Way::Relayed, to, group, hops: 0 };
+        // The agent's own go on by the switch in any case: they come at the rate of its link.
+        let by_agent = own.is_none() && self.config.layout.onward == Onward::Agent;
+        let relayed = RinaHeader::Result { item, way: Way::Relayed, to, group, hops: if by_agent { hops } else { 0 } };
         tx.send(Egress::Ports(&self.ports), &relayed, Body::Borrowed(payload));
-        if hops > 0 {
+        if hops > 0 && !by_agent {
             let onwards = RinaHeader::Result { item, way: Way::Direct, to: rack.next, group, hops: hops - 1 };
             let route = Route::by_aggregators(Address::worker(rack.next), self.config.flow);
             tx.send(Egress::Route(route), &onwards, Body::Borrowed(payload));

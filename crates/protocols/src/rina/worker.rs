@@ -15,7 +15,7 @@ use fanin_wire::rina::{Item, Members, RinaHeader};
 use fanin_wire::ring::AckMask;
 
 use super::channel::{AckWord, Channel, Hop};
-use super::config::{Results, RinaWorkerConfig};
+use super::config::{Onward, Results, RinaWorkerConfig};
 use super::cut::Cut;
 use super::planted::Planted;
 use super::view::View;
@@ -53,6 +53,8 @@ pub(super) struct Held {
     pub stage: Stage,
     /// The sum of all was sent to whoever may ask for it, or the rack's switch did that: else it is still to come to them.
     pub is_sent: bool,
+    /// The rack's switch has handed it down, so all of the rack may ask for it; the next group only once it was sent on.
+    pub is_handed_down: bool,
     /// How many ranks are in it.
     pub contributors: u16,
 }
@@ -249,7 +251,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.timers.restart(now, &self.config.reliability);
         if self.view.is_head {
             let partition = self.view.place();
-            let own = (0..self.run.cut.segments(partition)).map(|segment| Hop { partition: partition as u16, hops: 0, segment });
+            let own = (0..self.run.cut.segments(partition)).map(|segment| Hop { partition: partition as u16, segment, ..Hop::default() });
             self.scatter.waiting.extend(own);
         }
         if pieces > 0 && self.config.layout.workers() == 1 {
@@ -266,7 +268,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             if tx.contribute(piece, &mut self.run.buffers[piece.index as usize], true).is_err() {
                 return self.mismatch(self.config.rank, tx);
             }
-            self.run.held[piece.index as usize] = Held { stage: Stage::Final, is_sent: false, contributors: 1 };
+            self.run.held[piece.index as usize] = Held { stage: Stage::Final, contributors: 1, ..Held::default() };
             self.run.missing -= 1;
         }
         self.scatter.waiting.clear();
@@ -291,10 +293,16 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if self.config.layout.results == Results::First && self.view.own().switch.is_some() {
             self.pump_gather(now, tx);
         }
+        // Tasks are short, and what they ask for comes a round trip later. Behind gradients they would go only when none is left, and the link
+        // would rest for that round trip once a window.
+        if self.config.layout.onward == Onward::Agent {
+            self.pump_scatter(now, tx);
+        }
         self.pump_pulls(tx);
         self.pump_scatter(now, tx);
         self.pump_repairs(tx);
         self.pump_gather(now, tx);
+        self.pump_onward(now, tx);
     }
 
     /// `rina 4.1`, 3: the raw gradient; the agent's with what groups before have added.
@@ -518,8 +526,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if is_complete || self.view.own().switch.is_none() && added + 1 == groups {
             return self.on_complete(now, piece, item, contributors, tx);
         }
-        self.run.held[index] = Held { stage: Stage::Partial, is_sent: false, contributors };
-        self.scatter.waiting.push_back(Hop { partition: item.partition, hops: 0, segment: item.segment() });
+        self.run.held[index] = Held { stage: Stage::Partial, contributors, ..Held::default() };
+        self.scatter.waiting.push_back(Hop { partition: item.partition, segment: item.segment(), ..Hop::default() });
         true
     }
 
@@ -533,14 +541,15 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.hold_final(now, piece, false, contributors);
         let hops = (self.view.group_count() - 1) as u16;
         if hops > 0 || self.view.own().switch.is_some() {
-            self.gather.waiting.push_back(Hop { partition: item.partition, hops, segment: item.segment() });
+            self.gather.waiting.push_back(Hop { partition: item.partition, hops, segment: item.segment(), ..Hop::default() });
         }
         true
     }
 
-    /// A piece is final.
-    pub(super) fn hold_final(&mut self, now: Instant, piece: Piece, is_sent: bool, contributors: u16) {
-        let held = Held { stage: Stage::Final, is_sent, contributors };
+    /// A piece is final; the rack's switch may have handed it down.
+    pub(super) fn hold_final(&mut self, now: Instant, piece: Piece, is_handed_down: bool, contributors: u16) {
+        let is_sent = is_handed_down && self.config.layout.onward == Onward::Switch;
+        let held = Held { stage: Stage::Final, is_sent, is_handed_down, contributors };
         let before = std::mem::replace(&mut self.run.held[piece.index as usize], held);
         if before.stage == Stage::Final {
             // Only where a peer mixes epochs: counted once all the same.

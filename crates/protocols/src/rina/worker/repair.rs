@@ -11,6 +11,7 @@ use fanin_wire::ring::AckMask;
 
 use super::{RinaWorker, Stage, TASK_MAX};
 use crate::rina::channel::Hop;
+use crate::rina::config::Onward;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::{RttEstimator, rebased};
 
@@ -240,7 +241,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     /// Whether the head before sees what is lost of a partition's results here: it sends it by its number. It does that with its own partition's
     /// where its switch hands on all others, and with all where it does.
     fn is_acknowledged(&self, partition: u32) -> bool {
-        self.view.is_head && (self.view.previous().switch.is_none() || partition == self.view.previous_place())
+        let by_heads = self.view.previous().switch.is_none() || self.config.layout.onward == Onward::Agent;
+        self.view.is_head && (by_heads || partition == self.view.previous_place())
     }
 
     /// Takes a piece out of what is asked for. Whether a question has all its answers. Answers come in the order of questions, so what was to come
@@ -308,13 +310,13 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if let Err(reason) = self.check_current(run.0, run.1) {
             return tx.note(Event::Dropped(reason));
         }
-        if !self.view.is_head || self.config.layout.rank_at(from.source.node).is_none_or(|rank| !self.view.has(rank)) {
-            return tx.note(Event::Dropped(DropReason::NotAMember));
-        }
+        let asker = self.config.layout.rank_at(from.source.node).filter(|rank| self.view.is_head && self.view.has(*rank));
+        let Some(asker) = asker else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+        let is_of_rack = self.config.layout.rack_of(asker) == self.config.layout.rack_of(self.config.rank);
         // What waits for its turn comes to all.
         let is_there = |bit: u32| {
             let held = self.run.held.get(base.wrapping_add(bit) as usize);
-            held.is_some_and(|held| held.stage == Stage::Final && held.is_sent)
+            held.is_some_and(|held| held.stage == Stage::Final && (held.is_sent || is_of_rack && held.is_handed_down))
         };
         let has = (0..AckMask::BITS).filter(|bit| mask >> bit & 1 == 1 && is_there(*bit)).fold(0u64, |has, bit| has | 1 << bit);
         if mask == 0 {
