@@ -304,7 +304,6 @@ fn options_that_mean_nothing_in_a_fabric_are_refused() {
         Config::from_variables(|name| all.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
     };
     for (variable, expected) in [
-        (("FANIN_SYSTEM", "flare"), "FANIN_SYSTEM = flare: expected auto, or a system that sums dense vectors: ring, tree, canary"),
         (("FANIN_SYSTEM", "canry"), "FANIN_SYSTEM = canry: expected auto"),
         (("FANIN_TRANSPORT", "shm"), "transport = shm: expected auto or udp in a fabric"),
         (("FANIN_FIXED_POINT", "1"), "fixed_point = true: expected false in a fabric"),

@@ -66,6 +66,8 @@ fn the_rank_that_sleeps_every_step_is_named_by_its_leaf() {
         assert_eq!(of_rank, WORLD as usize, "{system}: {told:?}");
         let late = awaited(&leaf1, "host3");
         let others = [awaited(&leaf1, "host2"), awaited(&leaf0, "host0"), awaited(&leaf0, "host1")];
-        assert!(late > 2 * *others.iter().max().unwrap() && late > Duration::from_secs(2), "{system}: {leaf0:?} {leaf1:?}");
+        // By Canary who is late fills others' windows, each with blocks of its own, as leaders send nothing of theirs: they keep each other waiting.
+        let times = if system == "canary" { 1 } else { 2 };
+        assert!(late > times * *others.iter().max().unwrap() && late > Duration::from_secs(2), "{system}: {leaf0:?} {leaf1:?}");
     }
 }

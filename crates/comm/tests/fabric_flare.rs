@@ -215,9 +215,9 @@ mod operators {
                 comm.allreduce_custom(&mut all, &product_of).unwrap();
                 comm.statistics().counters.payload_bytes_sent - before
             });
-            // Ranks that combine by themselves send their vectors to each of the others.
+            // Ranks that combine by themselves send most of their vectors to the others, and then the shares that they have combined.
             let bytes = 4_001 * u64::from(WORLD) * 8;
-            let by_switches = sent.iter().all(|sent| *sent < 2 * bytes);
+            let by_switches = sent.iter().all(|sent| *sent < bytes + bytes / 5);
             assert_eq!(by_switches, system == "flare", "{system}: {sent:?} of {bytes}");
             assert!(told.lock().unwrap().is_empty(), "{:?}", told.lock().unwrap());
         }

@@ -154,7 +154,7 @@ fn ranks_that_want_sparse_sums_in_different_ways_are_told() {
     configs[1].sparse = SparsePath::Lists;
     let errors = run(configs, |comm| comm.allreduce_sparse(&[1], &[1f32], 10, Operator::Sum).unwrap_err());
     for error in errors {
-        assert!(text(&error).contains("differ in how sparse vectors are reduced (FANIN_SPARSE)"), "{error}");
+        assert!(text(&error).contains("differ in how sparse vectors are reduced (FANIN_SPARSE, FANIN_SYSTEM)"), "{error}");
     }
 }
 

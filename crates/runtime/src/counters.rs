@@ -32,6 +32,8 @@ pub struct Counters {
     pub tallies: [u64; Tally::ALL.len()],
     /// How long blocks took, from when the worker came to them (Canary).
     pub block_times: Histogram,
+    /// Places in memory that sums have begun in.
+    pub slots_taken: u64,
     /// Aggregator memory in use, in bytes.
     pub slot_bytes: u64,
     /// The most that was in use at once.
@@ -83,6 +85,7 @@ impl Default for Counters {
             begun_anew: [0; GENERATIONS],
             tallies: [0; Tally::ALL.len()],
             block_times: Histogram::default(),
+            slots_taken: 0,
             slot_bytes: 0,
             slot_bytes_peak: 0,
             failed: 0,
@@ -120,6 +123,7 @@ impl Counters {
         self.begun_anew.iter_mut().zip(other.begun_anew).for_each(|(to, from)| *to += from);
         self.tallies.iter_mut().zip(other.tallies).for_each(|(to, from)| *to += from);
         self.block_times.merge(&other.block_times);
+        self.slots_taken += other.slots_taken;
         self.slot_bytes += other.slot_bytes;
         self.slot_bytes_peak = self.slot_bytes_peak.max(other.slot_bytes_peak);
         self.failed += other.failed;
@@ -156,6 +160,7 @@ impl Counters {
             Event::Scanned { .. } => {}
             Event::BlockTook(time) => self.block_times.add(*time),
             Event::SlotTaken { bytes } => {
+                self.slots_taken += 1;
                 self.slot_bytes += u64::from(*bytes);
                 self.slot_bytes_peak = self.slot_bytes_peak.max(self.slot_bytes);
             }

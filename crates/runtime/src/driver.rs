@@ -530,10 +530,11 @@ impl Before {
     }
 }
 
-/// Packets with elements that a switch has sent on, and that are no sums: what found no place in its memory, and what is sent again.
+/// What a switch does with a contribution where it is not the last one of several to a sum that leaves: it finds no place in memory and goes on, it
+/// is sent again, or it is the first, so that a sum which leaves at once has nobody else's in it (of Canary, where only the leader is beside it).
 fn others(counters: &Counters) -> u64 {
     let unplaced = [Tally::Collision, Tally::Spill].map(|tally| counters.tallies[tally.index()]);
-    unplaced.iter().sum::<u64>() + counters.retransmitted_total()
+    unplaced.iter().sum::<u64>() + counters.retransmitted_total() + counters.slots_taken
 }
 
 /// The vectors that a job's node is lent: those of the running operation, where that is the job's. Operations of jobs have the same numbers.
