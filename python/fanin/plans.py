@@ -74,7 +74,7 @@ class Processor(_Processor, total=False):
 
 
 class Hardware(TypedDict, total=False):
-    """Limits of switches that aggregate, as those of a prototype's: what is not given is the preset's, and nothing is limited without one."""
+    """Limits of switches that aggregate, as a prototype has them: what is not given is that of the preset, or no limit."""
 
     preset: Literal["unlimited", "tofino1", "xdp"]
     elements: int

@@ -105,7 +105,7 @@ fn a_fabric_that_cannot_be_is_refused_by_what_is_wrong_with_it() {
     for (arguments, expected) in [
         (&["--fabric", "0x2"][..], "--fabric 0x2: expected at least one leaf and one spine"),
         (&["--fabric", "none.toml"], "--fabric none.toml: expected LEAVESxSPINES, as 2x2, or a file"),
-        (&["--fabric", "--system", "flare"], "--system flare: expected auto, or a system that sums dense vectors over a fabric"),
+        (&["--fabric", "--system", "unknown"], "--system unknown: expected auto, or a system that sums dense vectors over a fabric"),
         (&["--system", "canary"], "--system canary: expected switchml, tree or ring; other systems need --fabric"),
         (&["--fabric", "--transport", "shm"], "--transport shm: in a fabric each rank is a host of its own"),
     ] {

@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(DemoSystem::read(None, true), Ok(DemoSystem::Fabric(None)));
         assert_eq!(DemoSystem::read(Some("canary"), true), Ok(DemoSystem::Fabric(Some("canary".into()))));
         assert!(DemoSystem::read(Some("canary"), false).unwrap_err().contains("expected switchml, tree or ring"));
-        let error = DemoSystem::read(Some("flare"), true).unwrap_err();
+        let error = DemoSystem::read(Some("unknown"), true).unwrap_err();
         assert!(
             error.contains("expected auto, or a system that sums dense vectors over a fabric: ") && error.contains("canary"),
             "{error}"
