@@ -213,7 +213,7 @@ class Sources:
     def results_page(self) -> str:
         """The columns of results, as the documentation of plans has them."""
         body = self.plan_sections["Results"]
-        return f"# Columns of results\n\nGenerated from [Plans](plans.md#results).\n\n{body}\n"
+        return f"# Columns of results\n\nGenerated from [Plans](plans.md#results).\n\n{site_links(body)}\n"
 
     def metrics_page(self) -> str:
         """Every metric of every kind of switch, as the pages about them have them; tests hold those against the program."""

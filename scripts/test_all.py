@@ -58,6 +58,8 @@ def has_kernel_compiler() -> bool:
     """Whether programs for the kernel can be compiled and loaded here."""
     if any(shutil.which(name) is None for name in ("clang", "ip", "tc", "pkg-config")):
         return False
+    if not any((Path(folder) / "bpf" / "bpf_helpers.h").exists() for folder in ("/usr/include", "/usr/local/include")):
+        return False
     return subprocess.run(["pkg-config", "--exists", "libelf", "zlib"], capture_output=True, check=False).returncode == 0
 
 
@@ -78,7 +80,7 @@ def needs_kernel_programs() -> str | None:
 def needs_xdp() -> str | None:
     """The obstacle of the switch in the kernel: root, and what compiles programs for the kernel, which is installed where that can be."""
     reason = needs_root() or needs_kernel_programs()
-    return reason or packages.missing(["clang", "iproute2", "libelf-dev", "pkg-config", "zlib1g-dev"], has_kernel_compiler)
+    return reason or packages.missing(["clang", "iproute2", "libbpf-dev", "libelf-dev", "pkg-config", "zlib1g-dev"], has_kernel_compiler)
 
 
 def needs_miri() -> str | None:
