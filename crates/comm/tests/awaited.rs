@@ -6,14 +6,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{PATIENT, configs, run};
-use fanin_comm::{Config, Meeting, Operator, Transport};
+use common::{configs, run, steps_until_named};
+use fanin_comm::{Config, Meeting, Transport};
 use fanin_daemon::{Daemon, DaemonConfig};
 
 const WORLD: u32 = 3;
-const LATE: Duration = Duration::from_millis(20);
 
 /// A page of the switch.
 fn page(address: SocketAddr) -> String {
@@ -47,24 +46,7 @@ fn the_rank_that_sleeps_every_step_is_named() {
     let end = gate.clone();
     let ranks = thread::spawn(move || {
         run(configs, move |comm| {
-            let begun = Instant::now();
-            // Until all have been told, as all of them agree on.
-            for step in 0.. {
-                if comm.rank() == 1 {
-                    thread::sleep(LATE);
-                }
-                let mut gradient = vec![1.0f32; 5_000];
-                comm.allreduce(&mut gradient, Operator::Sum).unwrap();
-                assert!(gradient.iter().all(|value| *value == 3.0));
-                let named = heard.lock().unwrap().iter().filter(|text| text.contains("is the one that others wait for")).count();
-                let mut goes_on = [i32::from(named < WORLD as usize && begun.elapsed() < PATIENT)];
-                if step % 10 == 0 {
-                    comm.broadcast(&mut goes_on, 0).unwrap();
-                    if goes_on == [0] {
-                        break;
-                    }
-                }
-            }
+            steps_until_named(&comm, 1, &heard);
             end.wait();
             end.wait();
         })

@@ -4,16 +4,13 @@ mod common;
 
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::fabric::{Running, WORLD};
-use common::{PATIENT, run};
-use fanin_comm::Operator;
+use common::{PATIENT, run, steps_until_named};
 use fanin_control::fabric::LastStatus;
 use fanin_daemon::FabricClient;
 use fanin_net::FaultPlan;
-
-const LATE: Duration = Duration::from_millis(20);
 
 /// Of all jobs at a switch, by contributor.
 fn last_at(running: &Running, switch: &str) -> Vec<LastStatus> {
@@ -35,24 +32,7 @@ fn the_rank_that_sleeps_every_step_is_named_by_its_leaf() {
         let end = gate.clone();
         let ranks = thread::spawn(move || {
             run(configs, move |comm| {
-                let begun = Instant::now();
-                // Until all have been told, as all of them agree on.
-                for step in 0.. {
-                    if comm.rank() == 3 {
-                        thread::sleep(LATE);
-                    }
-                    let mut gradient = vec![1.0f32; 5_000];
-                    comm.allreduce(&mut gradient, Operator::Sum).unwrap();
-                    assert!(gradient.iter().all(|value| *value == 4.0));
-                    let named = heard.lock().unwrap().iter().filter(|text| text.contains("is the one that others wait for")).count();
-                    let mut goes_on = [i32::from(named < WORLD as usize && begun.elapsed() < PATIENT)];
-                    if step % 10 == 0 {
-                        comm.broadcast(&mut goes_on, 0).unwrap();
-                        if goes_on == [0] {
-                            break;
-                        }
-                    }
-                }
+                steps_until_named(&comm, 3, &heard);
                 end.wait();
                 end.wait();
             })

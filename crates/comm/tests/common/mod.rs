@@ -8,9 +8,9 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fanin_comm::{CommError, Communicator, Config, Meeting, Notices, Transport};
+use fanin_comm::{CommError, Communicator, Config, Meeting, Notices, Operator, Transport};
 
 /// Waiting is never what is tested: long enough for a machine that is busy with other things.
 pub const PATIENT: Duration = Duration::from_secs(60);
@@ -66,4 +66,29 @@ pub fn run<R: Send + 'static>(configs: Vec<Config>, act: impl Fn(Communicator) -
     let errors: Vec<String> = results.iter().filter_map(|result| result.as_ref().err().map(ToString::to_string)).collect();
     assert!(errors.is_empty(), "not joined: {errors:?}");
     results.into_iter().flatten().collect()
+}
+
+/// How late a rank comes to each step of [`steps_until_named`].
+pub const LATE: Duration = Duration::from_millis(20);
+
+/// Steps with an exact sum, to each of which `late` comes later than the others, until every rank has heard who is waited for, or for as long as
+/// tests are patient. All ranks agree on the end.
+pub fn steps_until_named(comm: &Communicator, late: u32, told: &Mutex<Vec<String>>) {
+    let (begun, world) = (Instant::now(), comm.world());
+    for step in 0.. {
+        if comm.rank() == late {
+            thread::sleep(LATE);
+        }
+        let mut gradient = vec![1.0f32; 5_000];
+        comm.allreduce(&mut gradient, Operator::Sum).unwrap();
+        assert!(gradient.iter().all(|value| *value == world as f32));
+        let named = told.lock().unwrap().iter().filter(|text| text.contains("is the one that others wait for")).count();
+        let mut goes_on = [i32::from(named < world as usize && begun.elapsed() < PATIENT)];
+        if step % 10 == 0 {
+            comm.broadcast(&mut goes_on, 0).unwrap();
+            if goes_on == [0] {
+                break;
+            }
+        }
+    }
 }

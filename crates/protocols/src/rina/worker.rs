@@ -293,8 +293,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if self.config.layout.results == Results::First && self.view.own().switch.is_some() {
             self.pump_gather(now, tx);
         }
-        // Tasks are short, and what they ask for comes a round trip later. Behind gradients they would go only when none is left, and the link
-        // would rest for that round trip once a window.
+        // Tasks are short, and what they ask for comes a round trip later, so they go before gradients. At 100 Gb/s (16 MiB, one seed) that gave 0.995
+        // of a ring for 0.988 with one rack of four, and 1.014 for 1.019 with three; why has not been shown.
         if self.config.layout.onward == Onward::Agent {
             self.pump_scatter(now, tx);
         }
