@@ -4,7 +4,7 @@
 Usage: trace_tests.py [--fanin PATH] [FILE ...]
 
 Makes an environment with scapy in target/trace. tshark reads the traces with the dissector that `fanin trace --dissector` writes, where it is
-installed or can be. With files it only judges these. Exits with 1 where something is wrong. Python's standard
+installed or can be, and so it reads what the processes of a testbed send each other, where this may be captured. With files it only judges these. Exits with 1 where something is wrong. Python's standard
 library only, outside of that environment.
 """
 
@@ -14,9 +14,13 @@ import argparse
 import json
 import re
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -184,6 +188,64 @@ def dissected(fanin: str, folder: Path) -> list[str]:
     return wrong
 
 
+#: A job of the testbed whose packets are captured, and its blocks.
+WORKLOAD = '''
+[[job]]
+system = "canary"
+timeout = "10ms"
+message = "64KiB"
+rto_min = "100ms"
+'''
+BLOCKS = 47
+
+
+def captured(fanin: str, folder: Path) -> list[str]:
+    """What tshark does not know, with our dissector, of what processes have sent each other over the loopback device."""
+    try:
+        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # type: ignore[attr-defined]
+    except (AttributeError, PermissionError) as error:
+        print(f"skipped: packets of processes: they cannot be captured here: {error}")
+        return []
+    tap.bind(("lo", 0))
+    tap.settimeout(0.2)
+    path, over = folder / "processes.pcap", threading.Event()
+
+    def listen() -> None:
+        with tap, path.open("wb") as file:
+            file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, 1))
+            while not over.is_set():
+                try:
+                    frame = tap.recv(1 << 18)
+                except TimeoutError:
+                    continue
+                now = time.time_ns()
+                file.write(struct.pack("<IIII", now // 10**9, now // 1000 % 10**6, len(frame), len(frame)) + frame)
+
+    workload = folder / "workload.toml"
+    workload.write_text(WORKLOAD)
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        command = [fanin, "testbed", str(ROOT / "examples" / "testbed" / "fabric.toml"), str(workload)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    finally:
+        over.set()
+        listener.join()
+    if done.returncode != 0:
+        return [f"processes: the testbed: {done.stdout[-400:]}{done.stderr[-400:]}"]
+    lua = dissector(fanin, folder)
+    # All of canary's headers name a block. Datagrams are captured before they are cut up: a frame may have several.
+    command = ["tshark", "-n", "-X", f"lua_script:{lua}", "-r", str(path), "-Y", "fanin.system == 3"]
+    done = subprocess.run([*command, "-T", "fields", "-e", "fanin.canary.block", "-e", "fanin.system"], capture_output=True, text=True, check=False)
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    blocks = {int(block) for line in lines for block in line[0].split(",") if block}
+    bare = [line for line in lines if line[0].count(",") != line[1].count(",") or not line[0]]
+    if bare or not blocks >= set(range(BLOCKS)) or max(blocks) > 2 * BLOCKS:
+        return [f"processes: tshark: {len(bare)} of {len(lines)} frames without a block for each packet; blocks {sorted(blocks)[:3]} to {max(blocks, default=None)}"]
+    print(f"processes: {len(lines)} frames of canary, blocks 0 to {max(blocks)}")
+    return []
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fanin", default="target/debug/fanin")
@@ -195,7 +257,7 @@ def main(arguments: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="fanin-trace-") as name:
             rows = simulated(args.fanin, Path(name))
             reason = packages.missing(["tshark"], lambda: shutil.which("tshark") is not None)
-            unread = [] if reason else dissected(args.fanin, Path(name))
+            unread = [] if reason else dissected(args.fanin, Path(name)) + captured(args.fanin, Path(name))
             print(f"skipped: tshark: {reason}" if reason else "tshark and the dissector: " + ("; ".join(unread) or "every packet is known"))
             if unread:
                 rows.append(("tshark", {"frames": 0, "interfaces": [], "roce": 0, "opcodes": {}}, unread))

@@ -89,7 +89,7 @@ fn systems_that_stay_next_door_send_to_neighbours_only() {
         let room = fanin_control::header_bytes_max(&System::SwitchMl(SwitchMlParameters { fixed_point }), false) as usize;
         for packet in packets {
             let (hop, hop_bytes) = HopHeader::parse(packet).unwrap();
-            let (header, header_bytes) = SwitchMlHeader::parse(&packet[hop_bytes..]).unwrap();
+            let (header, header_bytes) = SwitchMlHeader::parse(&packet[hop_bytes + 1..]).unwrap();
             assert!(hop.neighbour && hop_bytes + 1 + header_bytes <= room, "{hop:?} {header:?}");
         }
     }
@@ -193,7 +193,8 @@ message = "48KiB"
 /// What follows the headers of Ethernet, IPv4 and UDP: the number of the system, and its header.
 fn header(frame: &[u8]) -> (u8, &[u8]) {
     let (hop, bytes) = HopHeader::parse(&frame[14 + 20 + 8..]).unwrap();
-    (hop.system, &frame[14 + 20 + 8 + bytes..])
+    assert_eq!(frame[14 + 20 + 8 + bytes], hop.system);
+    (hop.system, &frame[14 + 20 + 8 + bytes + 1..])
 }
 
 #[test]

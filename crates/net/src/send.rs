@@ -10,8 +10,8 @@ use crate::faults::{FaultPlan, Injector, Verdict};
 use crate::nearby::Inbox;
 use crate::socket::Socket;
 
-/// Datagrams up to this length travel in batches of their own: acknowledgements among data would end a batch each, because all
-/// datagrams of a batch have the same length.
+/// Datagrams up to this length travel in batches of their own, before data: acknowledgements among data would end a batch each, because all
+/// datagrams of a batch have the same length. Short data does not overtake longer data: it is [reserved in order](Sender::reserve_in_order).
 const SMALL_BYTES: usize = 256;
 
 /// From this length on a datagram is sent by a call of its own, from where it is.
@@ -86,21 +86,38 @@ enum Nearby {
     Yes(Arc<Inbox>),
 }
 
+/// The batches that a datagram joins.
+#[derive(Clone, Copy, Debug)]
+enum LaneOf {
+    Small,
+    Data,
+}
+
+impl LaneOf {
+    /// Of a datagram of this length that may leave before longer ones.
+    fn length(bytes: usize) -> LaneOf {
+        if bytes <= SMALL_BYTES { LaneOf::Small } else { LaneOf::Data }
+    }
+}
+
 struct Destination {
     address: SocketAddr,
     data: Lane,
     small: Lane,
     injector: Option<Injector>,
     nearby: Nearby,
-    /// The length of the datagram that is being written; 0 while none is.
-    writing: usize,
+    /// The length of the datagram that is being written, and its lane; 0 while none is.
+    writing: (usize, LaneOf),
     /// Whether the destination is in the list of those to flush.
     listed: bool,
 }
 
 impl Destination {
-    fn lane(&mut self, bytes: usize) -> &mut Lane {
-        if bytes <= SMALL_BYTES { &mut self.small } else { &mut self.data }
+    fn lane(&mut self, of: LaneOf) -> &mut Lane {
+        match of {
+            LaneOf::Small => &mut self.small,
+            LaneOf::Data => &mut self.data,
+        }
     }
 
     /// Where parcels for the destination go, if it takes them from `socket`.
@@ -156,7 +173,7 @@ impl Sender {
             small: Lane::new(batches, SMALL_BYTES * SEGMENTS_MAX),
             injector: Injector::new(&self.config.faults, number),
             nearby: Nearby::Unknown,
-            writing: 0,
+            writing: (0, LaneOf::Data),
             listed: false,
         });
         self.listed.reserve(1);
@@ -167,49 +184,61 @@ impl Sender {
     /// that the datagram is dropped: nothing more fits, or it is too long; it is counted.
     #[inline]
     pub fn reserve(&mut self, socket: &Socket, to: DestinationId, bytes: usize) -> Option<&mut [u8]> {
+        self.reserve_in(socket, to, bytes, LaneOf::length(bytes))
+    }
+
+    /// The same for a datagram that leaves behind all others that were reserved in order before it, however short it is: the last, shorter part of
+    /// a vector does not overtake what is before it.
+    #[inline]
+    pub fn reserve_in_order(&mut self, socket: &Socket, to: DestinationId, bytes: usize) -> Option<&mut [u8]> {
+        self.reserve_in(socket, to, bytes, LaneOf::Data)
+    }
+
+    #[inline]
+    fn reserve_in(&mut self, socket: &Socket, to: DestinationId, bytes: usize, of: LaneOf) -> Option<&mut [u8]> {
         if bytes == 0 || bytes > self.config.batch_bytes_max.min(DATAGRAM_BYTES_MAX) {
             self.statistics.refused += 1;
             return None;
         }
         let destination = &mut self.destinations[to.0 as usize];
-        if !self.blocked && !destination.lane(bytes).joins(bytes) && !destination.lane(bytes).is_empty() {
+        if !self.blocked && !destination.lane(of).joins(bytes) && !destination.lane(of).is_empty() {
             // The batch that is being filled cannot take it: that one leaves now.
-            self.send_lane(socket, to, bytes);
+            self.send_lane(socket, to, of);
         }
         let destination = &mut self.destinations[to.0 as usize];
-        if !destination.lane(bytes).has_room(bytes) {
+        if !destination.lane(of).has_room(bytes) {
             self.statistics.refused += 1;
             return None;
         }
-        destination.writing = bytes;
-        destination.lane(bytes).slot(bytes)
+        destination.writing = (bytes, of);
+        destination.lane(of).slot(bytes)
     }
 
     /// The datagram that was reserved last for `to` is complete.
     #[inline]
     pub fn commit(&mut self, socket: &Socket, to: DestinationId) {
         let destination = &mut self.destinations[to.0 as usize];
-        let bytes = std::mem::take(&mut destination.writing);
+        let (bytes, of) = destination.writing;
         if bytes == 0 {
             return;
         }
+        destination.writing.0 = 0;
         if let Some(mut injector) = destination.injector.take() {
-            self.commit_with_faults(socket, to, bytes, &mut injector);
+            self.commit_with_faults(socket, to, (bytes, of), &mut injector);
             self.destinations[to.0 as usize].injector = Some(injector);
         } else {
-            self.enqueue(socket, to, bytes);
+            self.enqueue(socket, to, (bytes, of));
         }
     }
 
-    fn commit_with_faults(&mut self, socket: &Socket, to: DestinationId, bytes: usize, injector: &mut Injector) {
-        let destination = &mut self.destinations[to.0 as usize];
-        let lane = if bytes <= SMALL_BYTES { &mut destination.small } else { &mut destination.data };
+    fn commit_with_faults(&mut self, socket: &Socket, to: DestinationId, (bytes, of): (usize, LaneOf), injector: &mut Injector) {
+        let lane = self.destinations[to.0 as usize].lane(of);
         let verdict = match lane.slot(bytes) {
             Some(datagram) => injector.judge(datagram, &mut self.statistics.injected),
             None => return,
         };
         match verdict {
-            Verdict::Send => self.enqueue(socket, to, bytes),
+            Verdict::Send => self.enqueue(socket, to, (bytes, of)),
             Verdict::Withhold => {
                 lane.retract();
                 // A datagram may be held back, so the destination must see the next flushes.
@@ -225,16 +254,16 @@ impl Sender {
         let bytes = datagram.len();
         if let Some(slot) = self.reserve(socket, to, bytes) {
             slot.copy_from_slice(datagram);
-            self.destinations[to.0 as usize].writing = 0;
-            self.enqueue(socket, to, bytes);
+            self.destinations[to.0 as usize].writing.0 = 0;
+            self.enqueue(socket, to, (bytes, LaneOf::length(bytes)));
         }
     }
 
     /// Adds the datagram in the lane's slot to its batch.
-    fn enqueue(&mut self, socket: &Socket, to: DestinationId, bytes: usize) {
-        let finished = self.destinations[to.0 as usize].lane(bytes).commit(bytes, SEGMENTS_MAX);
+    fn enqueue(&mut self, socket: &Socket, to: DestinationId, (bytes, of): (usize, LaneOf)) {
+        let finished = self.destinations[to.0 as usize].lane(of).commit(bytes, SEGMENTS_MAX);
         if finished && !self.blocked {
-            self.send_lane(socket, to, bytes);
+            self.send_lane(socket, to, of);
         } else {
             self.list(to);
         }
@@ -259,8 +288,8 @@ impl Sender {
                 injector.release(|datagram| self.send_again(socket, to, datagram));
                 self.destinations[to.0 as usize].injector = Some(injector);
             }
-            self.send_lane(socket, to, 1);
-            self.send_lane(socket, to, DATAGRAM_BYTES_MAX);
+            self.send_lane(socket, to, LaneOf::Small);
+            self.send_lane(socket, to, LaneOf::Data);
             let destination = &mut self.destinations[to.0 as usize];
             if destination.pending_bytes() == 0 && !destination.injector.as_ref().is_some_and(Injector::holds) {
                 destination.listed = false;
@@ -271,17 +300,17 @@ impl Sender {
         }
     }
 
-    /// Sends the batches of the lane for datagrams of `bytes` bytes.
-    fn send_lane(&mut self, socket: &Socket, to: DestinationId, bytes: usize) {
+    /// Sends the batches of a lane.
+    fn send_lane(&mut self, socket: &Socket, to: DestinationId, of: LaneOf) {
         if self.blocked {
             return;
         }
         let destination = &mut self.destinations[to.0 as usize];
         let address = destination.address;
         if destination.inbox(socket).is_some() {
-            return self.send_lane_nearby(socket, to, bytes);
+            return self.send_lane_nearby(socket, to, of);
         }
-        let lane = destination.lane(bytes);
+        let lane = destination.lane(of);
         while let Some(batch) = lane.first_mut() {
             match send_batch(socket, batch, address, &mut self.statistics) {
                 Ok(()) => lane.pop(),
@@ -299,16 +328,16 @@ impl Sender {
                 }
             }
         }
-        if !self.destinations[to.0 as usize].lane(bytes).is_empty() {
+        if !self.destinations[to.0 as usize].lane(of).is_empty() {
             self.list(to);
         }
     }
 
     /// The same to a socket of this process.
-    fn send_lane_nearby(&mut self, socket: &Socket, to: DestinationId, bytes: usize) {
+    fn send_lane_nearby(&mut self, socket: &Socket, to: DestinationId, of: LaneOf) {
         let destination = &mut self.destinations[to.0 as usize];
         let Nearby::Yes(inbox) = destination.nearby.clone() else { return };
-        let lane = destination.lane(bytes);
+        let lane = destination.lane(of);
         while let Some(batch) = lane.first_mut() {
             count_nearby(&mut self.statistics, &inbox, socket, batch.segment().max(1), &[batch.unsent()]);
             lane.pop();
@@ -359,6 +388,12 @@ impl Sender {
     pub fn has_room(&self, to: DestinationId, bytes: usize) -> bool {
         let destination = &self.destinations[to.0 as usize];
         !self.blocked || if bytes <= SMALL_BYTES { destination.small.has_room(bytes) } else { destination.data.has_room(bytes) }
+    }
+
+    /// The same for one that is reserved in order.
+    #[inline]
+    pub fn has_room_in_order(&self, to: DestinationId, bytes: usize) -> bool {
+        !self.blocked || self.destinations[to.0 as usize].data.has_room(bytes)
     }
 
     /// What has been done so far.

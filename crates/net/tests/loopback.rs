@@ -94,6 +94,21 @@ fn acknowledgements_among_data_do_not_break_up_its_batches() {
 }
 
 #[test]
+fn short_data_does_not_overtake_longer_data() {
+    let (from, into) = (socket(), socket());
+    let (mut sender, mut receiver) = (Sender::new(SenderConfig::default()), Receiver::new(8));
+    let to = sender.add(into.local_address());
+    let lengths = [1_464, 1_464, 40, 1_464, 1_480, 100, 60, 1_464];
+    for (number, length) in (0..).zip(lengths) {
+        sender.reserve_in_order(&from, to, length).unwrap().copy_from_slice(&numbered(number, length));
+        sender.commit(&from, to);
+    }
+    sender.flush(&from);
+    let got = drain(&mut receiver, &into);
+    assert!(got == (0..).zip(lengths).map(|(number, length)| numbered(number, length)).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_is_too_long_is_refused_and_counted() {
     let from = socket();
     let mut sender = Sender::new(SenderConfig { batch_bytes_max: 8_000, ..SenderConfig::default() });

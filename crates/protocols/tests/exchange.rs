@@ -515,7 +515,8 @@ fn headers() -> impl Strategy<Value = ExchangeHeader> {
         3 => (sender(), data()).prop_map(|(sender, data)| ExchangeHeader::Copy(sender, data)),
         3 => (sender(), any::<u64>(), number()).prop_map(|(sender, mask, next)| ExchangeHeader::Ack { sender, mask: AckMask::new(mask), next }),
         1 => sender().prop_map(ExchangeHeader::Done),
-        1 => (sender(), any::<bool>()).prop_map(|(sender, right)| ExchangeHeader::Ready(sender, u8::from(right))),
+        1 => (sender(), any::<bool>(), number())
+            .prop_map(|(sender, right, until)| ExchangeHeader::Ready { sender, digest: u8::from(right), until }),
         1 => (sender(), any::<bool>()).prop_map(|(sender, right)| ExchangeHeader::Probe(sender, u8::from(right))),
         1 => (sender(), any::<bool>()).prop_map(|(sender, begun)| ExchangeHeader::Alive { sender, begun }),
         1 => sender().prop_map(|sender| ExchangeHeader::Abort { sender, suspect: Suspect::Unknown }),
@@ -546,7 +547,7 @@ proptest! {
             now += Duration::from_us(later);
             if let ExchangeHeader::Partial(_, Data { digest, .. })
             | ExchangeHeader::Copy(_, Data { digest, .. })
-            | ExchangeHeader::Ready(_, digest)
+            | ExchangeHeader::Ready { digest, .. }
             | ExchangeHeader::Probe(_, digest) = &mut header
                 && *digest == 1
             {

@@ -350,7 +350,7 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
             RingHeader::Gather { segment: Segment::new(segment), operation, step, sequence }
         }),
         3 => (any::<u64>(), numbers()).prop_map(|(mask, next)| RingHeader::Ack { mask: AckMask::new(mask), next }),
-        1 => operation().prop_map(|operation| RingHeader::Ready { operation }),
+        1 => (operation(), any::<u32>()).prop_map(|(operation, until)| RingHeader::Ready { operation, until }),
         1 => operation().prop_map(|operation| RingHeader::Probe { operation }),
         1 => operation().prop_map(|operation| RingHeader::Alive { operation }),
         2 => (operation(), small(), numbers()).prop_map(|(operation, step, rank)| RingHeader::StepDone { operation, step, rank: Rank(rank) }),

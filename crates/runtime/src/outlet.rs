@@ -142,7 +142,12 @@ impl Outlet {
         }
         let queues_here = self.links.is_some();
         let place = match &mut self.links {
-            None => self.sender.reserve(socket, peer.destination, bytes + padding).map(|slot| (slot, hop.ecn)).ok_or(DropReason::QueueFull),
+            None => {
+                let (to, bytes) = (peer.destination, bytes + padding);
+                let in_order = hop.payload_bytes > 0;
+                let slot = if in_order { self.sender.reserve_in_order(socket, to, bytes) } else { self.sender.reserve(socket, to, bytes) };
+                slot.map(|slot| (slot, hop.ecn)).ok_or(DropReason::QueueFull)
+            }
             Some(links) => links.take_in(to, self.now, bytes).map(|place| (place.bytes, hop.ecn || place.is_marked)),
         };
         let (slot, ecn) = match place {

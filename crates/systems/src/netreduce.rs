@@ -87,7 +87,8 @@ pub struct NetReduceParameters {
     /// Who retransmits a lost packet: the accelerator, on the link that lost it (sums in the order of each connection, again from their slots; it
     /// sends the sender's card back at the first gap); or `"cards"`, the paper's rule: network cards, end to end, as the paper's rules above imply.
     pub recovery: RecoveryRule,
-    /// The minimum time that an accelerator waits for a card's acknowledgement: three of the paper's round trips; more if round trips are longer.
+    /// The minimum time that an accelerator waits for a card's acknowledgement; more if round trips are longer. The default is three of the
+    /// paper's round trips at 100 Gb/s or the time of 200 packets, and follows the slowest of the workers' links: `"200us"` at 10 Gb/s.
     pub answer_min_ps: u64,
     /// A network card's connection breaks after more consecutive timeouts than this (cards have 7); 0: only `patience` ends it.
     pub retries: u32,
@@ -105,7 +106,7 @@ impl Default for NetReduceParameters {
             deallocation: DeallocationRule::Full,
             reemission: ReemissionRule::Requester,
             recovery: RecoveryRule::Switch,
-            answer_min_ps: 20_000_000,
+            answer_min_ps: ANSWER_MIN_PS,
             retries: 0,
             congestion: CongestionParameters::default(),
         }
@@ -118,6 +119,15 @@ impl System {
         System::NetReduce(NetReduceParameters::default())
     }
 }
+
+/// The shortest wait for an acknowledgement, ...
+const ANSWER_MIN_PS: u64 = 20_000_000;
+/// ... which is stated for this rate in bits per second.
+const ANSWER_MIN_RATE: u128 = 100_000_000_000;
+/// However slow a link is, an accelerator does not wait for longer than this without having measured round trips.
+const ANSWER_MIN_PS_MAX: u64 = 10_000_000_000_000;
+/// Where accelerators and cards are processes, whose turn may come this much later.
+const SOFTWARE_ANSWER_MIN_PS: u64 = 20_000_000_000;
 
 /// F of DCQCN: so many steps lead half way back each, before the target grows.
 const RECOVERY_STEPS: u8 = 5;
@@ -138,8 +148,18 @@ impl Facts for NetReduceParameters {
         congestion::key_of(field)
     }
 
+    // What an answer waits for are the sums before it in the queue of the receiver's port, a window at most: at a tenth of the rate for ten
+    // times as long. An accelerator that waits for less sends sums again that are on their way, into the same queue.
     fn follow_rate(&mut self, bits_per_second: u64, is_given: &dyn Fn(&str) -> bool) {
         self.congestion.follow_rate(bits_per_second, is_given);
+        if !is_given("answer_min") {
+            let ps = u128::from(ANSWER_MIN_PS) * ANSWER_MIN_RATE / u128::from(bits_per_second.max(1));
+            self.answer_min_ps = ps.clamp(u128::from(ANSWER_MIN_PS), u128::from(ANSWER_MIN_PS_MAX)) as u64;
+        }
+    }
+
+    fn suit_software(&mut self) {
+        self.answer_min_ps = SOFTWARE_ANSWER_MIN_PS;
     }
 
     fn unit_of(&self, field: &str, is_float: bool) -> Unit {

@@ -364,7 +364,15 @@ fn read_job(refuse: &Refuse<'_>, tree: &Tree, index: usize, fabric: &Fabric) -> 
         Hosts::All => fabric.hosts().map(|host| fabric.name(host).to_string()).collect(),
         Hosts::Named(names) => names.clone(),
     };
+    let system = slowest(fabric, &hosts).map_or(system, |rate| system.at_rate(rate, &|key| refuse.has(&path(key))));
     Ok(Job { system, common, hosts, op, operator: own })
+}
+
+/// The rate in bits per second of the slowest link of these hosts: what systems state for one rate follows it, as in simulation.
+fn slowest(fabric: &Fabric, hosts: &[String]) -> Option<u64> {
+    let nodes = hosts.iter().filter_map(|name| fabric.node_named(name));
+    let links = nodes.flat_map(|host| fabric.links().iter().filter(move |link| link.ends.iter().any(|(node, _)| *node == host)));
+    links.map(|link| link.settings.bits_per_second).min()
 }
 
 /// The fabric's own operator that a job names, tried for its elements.

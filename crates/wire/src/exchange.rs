@@ -22,9 +22,9 @@
 //! | 6 | 6 | `mask` | bit i: sequence `next` + 1 + i has arrived |
 //! | 12 | 4 | `next` | the first sequence that has not arrived |
 //!
-//! Done, ready, probe and alive end after bytes 6 and 7, which are zero (8 bytes). Byte 1 is the `digest` also in ready and probe; in alive it
+//! Done, probe and alive end after bytes 6 and 7, which are zero (8 bytes). Byte 1 is the `digest` also in ready and probe; in alive it
 //! is `begun`: 1 where the sender runs the operation; in abort `suspect_kind`: 0 unknown, 1 rank, 2 switch; else zero. Abort (12 bytes) goes on
-//! with the `suspect` in bytes 8-11.
+//! with the `suspect` in bytes 8-11, ready (12 bytes) with `until`: the first sequence behind all that were turned away.
 
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
@@ -81,8 +81,15 @@ pub enum ExchangeHeader {
     },
     /// The operation is over at the sender: everything of it has arrived.
     Done(Sender),
-    /// The sender has begun the operation; what was turned away may come again. With what all ranks must agree on.
-    Ready(Sender, u8),
+    /// The sender has begun the operation; what was turned away may come again.
+    Ready {
+        /// Who says so.
+        sender: Sender,
+        /// Of what all ranks must agree on.
+        digest: u8,
+        /// The first sequence behind all that were turned away: what was sent from here on finds the operation.
+        until: u32,
+    },
     /// Are you there? With what all ranks must agree on.
     Probe(Sender, u8),
     /// The sender is there.
@@ -109,8 +116,8 @@ impl ExchangeHeader {
             ExchangeHeader::Partial(sender, _)
             | ExchangeHeader::Copy(sender, _)
             | ExchangeHeader::Done(sender)
-            | ExchangeHeader::Ready(sender, _)
             | ExchangeHeader::Probe(sender, _)
+            | ExchangeHeader::Ready { sender, .. }
             | ExchangeHeader::Ack { sender, .. }
             | ExchangeHeader::Alive { sender, .. }
             | ExchangeHeader::Abort { sender, .. } => sender,
@@ -123,7 +130,7 @@ impl ExchangeHeader {
             ExchangeHeader::Copy(..) => COPY,
             ExchangeHeader::Ack { .. } => ACK,
             ExchangeHeader::Done(_) => DONE,
-            ExchangeHeader::Ready(..) => READY,
+            ExchangeHeader::Ready { .. } => READY,
             ExchangeHeader::Probe(..) => PROBE,
             ExchangeHeader::Alive { .. } => ALIVE,
             ExchangeHeader::Abort { .. } => ABORT,
@@ -135,8 +142,8 @@ impl ExchangeHeader {
 const fn length_of(kind: u8) -> Option<usize> {
     match kind {
         PARTIAL | COPY | ACK => Some(16),
-        DONE | READY | PROBE | ALIVE => Some(8),
-        ABORT => Some(12),
+        DONE | PROBE | ALIVE => Some(8),
+        READY | ABORT => Some(12),
         _ => None,
     }
 }
@@ -159,7 +166,7 @@ impl Wire for ExchangeHeader {
     fn wire_len(&self) -> usize {
         match self {
             ExchangeHeader::Partial(..) | ExchangeHeader::Copy(..) | ExchangeHeader::Ack { .. } => 16,
-            ExchangeHeader::Abort { .. } => 12,
+            ExchangeHeader::Ready { .. } | ExchangeHeader::Abort { .. } => 12,
             _ => 8,
         }
     }
@@ -185,7 +192,7 @@ impl Wire for ExchangeHeader {
                 ExchangeHeader::Ack { sender, mask: AckMask::new(bits), next: u32_at(head, 12) }
             }
             DONE => ExchangeHeader::Done(sender),
-            READY => ExchangeHeader::Ready(sender, head[1]),
+            READY => ExchangeHeader::Ready { sender, digest: head[1], until: u32_at(head, 8) },
             PROBE => ExchangeHeader::Probe(sender, head[1]),
             ALIVE => {
                 require(head[1] <= 1, "begun", head[1])?;
@@ -226,7 +233,11 @@ impl Wire for ExchangeHeader {
                 out[1] = kind;
                 put(out, 8, name.to_le_bytes());
             }
-            ExchangeHeader::Ready(_, digest) | ExchangeHeader::Probe(_, digest) => out[1] = digest,
+            ExchangeHeader::Ready { digest, until, .. } => {
+                out[1] = digest;
+                put(out, 8, until.to_le_bytes());
+            }
+            ExchangeHeader::Probe(_, digest) => out[1] = digest,
             ExchangeHeader::Done(_) => {}
         }
         out.len()
@@ -255,7 +266,7 @@ pub const LAYOUT: Layout = {
             kind(2, "copy", 16),
             kind(3, "ack", 16),
             kind(4, "done", 8),
-            kind(5, "ready", 8),
+            kind(5, "ready", 12),
             kind(6, "probe", 8),
             kind(7, "alive", 8),
             kind(8, "abort", 12),
@@ -272,6 +283,7 @@ pub const LAYOUT: Layout = {
             Field::new("sequence", 12, 4).of(MESSAGES),
             Field::new("mask", 6, 6).of(&[3]).shown(Show::Bits),
             Field::new("next", 12, 4).of(&[3]),
+            Field::new("until", 8, 4).of(&[5]),
             Field::new("suspect", 8, 4).of(&[8]),
         ],
     }
@@ -299,7 +311,10 @@ mod tests {
                 &[3, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
             ),
             (ExchangeHeader::Done(SENDER), &[4, 0, 2, 3, 4, 5, 0, 0]),
-            (ExchangeHeader::Ready(SENDER, 0x21), &[5, 0x21, 2, 3, 4, 5, 0, 0]),
+            (
+                ExchangeHeader::Ready { sender: SENDER, digest: 0x21, until: 0x0b0a_0908 },
+                &[5, 0x21, 2, 3, 4, 5, 0, 0, 8, 9, 10, 11],
+            ),
             (ExchangeHeader::Probe(SENDER, 0x22), &[6, 0x22, 2, 3, 4, 5, 0, 0]),
             (ExchangeHeader::Alive { sender: SENDER, begun: true }, &[7, 1, 2, 3, 4, 5, 0, 0]),
             (ExchangeHeader::Abort { sender: SENDER, suspect: Suspect::Switch(NodeId(3)) }, &[8, 2, 2, 3, 4, 5, 0, 0, 3, 0, 0, 0]),

@@ -223,6 +223,15 @@ impl HopHeader {
         Ok((packet.header(), packet.header_len()))
     }
 
+    /// Whether a packet that begins with a header has a payload behind its system's header.
+    ///
+    /// # Panics
+    /// Where `packet` is shorter than its header.
+    #[inline]
+    pub fn has_payload(packet: &[u8]) -> bool {
+        u16_at(packet, 6) > 0
+    }
+
     /// Seals a packet that begins with a header: writes its checksum. `rest` is that of what follows the header.
     ///
     /// # Panics

@@ -21,8 +21,8 @@
 //! | 2 | 6 | `mask` | bit i: sequence `next` + 1 + i has arrived |
 //! | 8 | 4 | `next` | the first sequence that has not arrived |
 //!
-//! The rest: byte 1 is zero (abort: `suspect_kind`, 0 unknown, 1 rank, 2 switch) and bytes 2-3 are the operation. Ready, probe and alive
-//! end there (4 bytes). Step done and go go on with `step` in bytes 4-5 and zero in 6-7; step done has the `rank` in bytes 8-11. Abort
+//! The rest: byte 1 is zero (abort: `suspect_kind`, 0 unknown, 1 rank, 2 switch) and bytes 2-3 are the operation. Probe and alive
+//! end there (4 bytes). Ready has `until` in bytes 4-7: the first sequence behind all that were turned away. Step done and go go on with `step` in bytes 4-5 and zero in 6-7; step done has the `rank` in bytes 8-11. Abort
 //! has the `suspect` in bytes 4-7.
 
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
@@ -95,8 +95,8 @@ pub struct RingPacket<'a> {
 const fn length_of(kind: u8) -> Option<usize> {
     match kind {
         SCATTER | GATHER | ACK | STEP_DONE => Some(12),
-        READY | PROBE | ALIVE => Some(4),
-        GO | ABORT => Some(8),
+        PROBE | ALIVE => Some(4),
+        READY | GO | ABORT => Some(8),
         _ => None,
     }
 }
@@ -149,7 +149,7 @@ impl<'a> RingPacket<'a> {
                 }
             }
             ACK => RingHeader::Ack { mask: AckMask([u16_at(bytes, 2), u16_at(bytes, 4), u16_at(bytes, 6)]), next: u32_at(bytes, 8) },
-            READY => RingHeader::Ready { operation: operation(2) },
+            READY => RingHeader::Ready { operation: operation(2), until: u32_at(bytes, 4) },
             PROBE => RingHeader::Probe { operation: operation(2) },
             ALIVE => RingHeader::Alive { operation: operation(2) },
             STEP_DONE => RingHeader::StepDone { operation: operation(2), step: u16_at(bytes, 4), rank: Rank(u32_at(bytes, 8)) },
@@ -203,6 +203,8 @@ pub enum RingHeader {
     Ready {
         /// Low 16 bits of the operation's number.
         operation: u16,
+        /// The first sequence behind all that were turned away: what was sent from here on finds the operation.
+        until: u32,
     },
     /// To the predecessor: are you there?
     Probe {
@@ -262,8 +264,8 @@ impl Wire for RingHeader {
     fn wire_len(&self) -> usize {
         match self {
             RingHeader::Scatter { .. } | RingHeader::Gather { .. } | RingHeader::Ack { .. } | RingHeader::StepDone { .. } => 12,
-            RingHeader::Ready { .. } | RingHeader::Probe { .. } | RingHeader::Alive { .. } => 4,
-            RingHeader::Go { .. } | RingHeader::Abort { .. } => 8,
+            RingHeader::Probe { .. } | RingHeader::Alive { .. } => 4,
+            RingHeader::Ready { .. } | RingHeader::Go { .. } | RingHeader::Abort { .. } => 8,
         }
     }
 
@@ -289,9 +291,11 @@ impl Wire for RingHeader {
                 mask.0.iter().zip([2, 4, 6]).for_each(|(part, at)| put(out, at, part.to_le_bytes()));
                 put(out, 8, next.to_le_bytes());
             }
-            RingHeader::Ready { operation } | RingHeader::Probe { operation } | RingHeader::Alive { operation } => {
+            RingHeader::Ready { operation, until } => {
                 put(out, 2, operation.to_le_bytes());
+                put(out, 4, until.to_le_bytes());
             }
+            RingHeader::Probe { operation } | RingHeader::Alive { operation } => put(out, 2, operation.to_le_bytes()),
             RingHeader::StepDone { operation, step, rank } => {
                 put(out, 2, operation.to_le_bytes());
                 put(out, 4, step.to_le_bytes());
@@ -338,7 +342,7 @@ pub const LAYOUT: Layout = {
             kind(1, "scatter", 12),
             kind(2, "gather", 12),
             kind(3, "ack", 12),
-            kind(4, "ready", 4),
+            kind(4, "ready", 8),
             kind(5, "probe", 4),
             kind(6, "alive", 4),
             kind(7, "step done", 12),
@@ -356,6 +360,7 @@ pub const LAYOUT: Layout = {
             Field::new("suspect_kind", 1, 1).of(&[9]).named(SUSPECTS),
             Field::new("operation", 2, 2).of(&[4, 5, 6, 7, 8, 9]),
             Field::new("step", 4, 2).of(STEPS),
+            Field::new("until", 4, 4).of(&[4]),
             Field::new("rank", 8, 4).of(&[7]),
             Field::new("suspect", 4, 4).of(&[9]),
         ],
@@ -376,7 +381,7 @@ mod tests {
             ),
             (RingHeader::Gather { segment, operation: 4, step: 6, sequence: u32::MAX }, &[2, 1, 2, 3, 4, 0, 6, 0, 255, 255, 255, 255]),
             (RingHeader::Ack { mask: AckMask::new(0x0706_0504_0302), next: 0x0b0a_0908 }, &[3, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
-            (RingHeader::Ready { operation: 0x0302 }, &[4, 0, 2, 3]),
+            (RingHeader::Ready { operation: 0x0302, until: 0x0706_0504 }, &[4, 0, 2, 3, 4, 5, 6, 7]),
             (RingHeader::Probe { operation: 0x0302 }, &[5, 0, 2, 3]),
             (RingHeader::Alive { operation: 0x0302 }, &[6, 0, 2, 3]),
             (RingHeader::StepDone { operation: 2, step: 0x0504, rank: Rank(0x0b0a_0908) }, &[7, 0, 2, 0, 4, 5, 0, 0, 8, 9, 10, 11]),
@@ -400,7 +405,7 @@ mod tests {
         assert_eq!(error(&[0; 12]), Malformed::Field { name: "kind", value: 0 });
         assert_eq!(error(&[10; 12]), Malformed::Field { name: "kind", value: 10 });
         assert_eq!(error(&[1; 11]), Malformed::Truncated { needed: 12, got: 11 });
-        assert_eq!(error(&[4, 1, 0, 0]), Malformed::Field { name: "reserved", value: 1 });
+        assert_eq!(error(&[5, 1, 0, 0]), Malformed::Field { name: "reserved", value: 1 });
         assert_eq!(error(&[8, 0, 0, 0, 0, 0, 0, 1]), Malformed::Field { name: "reserved", value: 256 });
         assert_eq!(error(&[9, 3, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "suspect_kind", value: 3 });
         assert_eq!(error(&[9, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "suspect", value: 1 });

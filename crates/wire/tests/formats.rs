@@ -138,7 +138,7 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
             RingHeader::Gather { segment: Segment::new(segment), operation, step, sequence }
         }),
         any::<(u64, u32)>().prop_map(|(mask, next)| RingHeader::Ack { mask: AckMask::new(mask), next }),
-        any::<u16>().prop_map(|operation| RingHeader::Ready { operation }),
+        (any::<u16>(), any::<u32>()).prop_map(|(operation, until)| RingHeader::Ready { operation, until }),
         any::<u16>().prop_map(|operation| RingHeader::Probe { operation }),
         any::<u16>().prop_map(|operation| RingHeader::Alive { operation }),
         any::<(u16, u16, u32)>().prop_map(|(operation, step, rank)| RingHeader::StepDone { operation, step, rank: Rank(rank) }),
@@ -155,7 +155,7 @@ fn exchange_headers() -> impl Strategy<Value = ExchangeHeader> {
         (sender(), data()).prop_map(|(sender, data)| ExchangeHeader::Copy(sender, data)),
         (sender(), any::<(u64, u32)>()).prop_map(|(sender, (mask, next))| ExchangeHeader::Ack { sender, mask: AckMask::new(mask), next }),
         sender().prop_map(ExchangeHeader::Done),
-        (sender(), any::<u8>()).prop_map(|(sender, digest)| ExchangeHeader::Ready(sender, digest)),
+        (sender(), any::<u8>(), any::<u32>()).prop_map(|(sender, digest, until)| ExchangeHeader::Ready { sender, digest, until }),
         (sender(), any::<u8>()).prop_map(|(sender, digest)| ExchangeHeader::Probe(sender, digest)),
         (sender(), any::<bool>()).prop_map(|(sender, begun)| ExchangeHeader::Alive { sender, begun }),
         (sender(), suspects()).prop_map(|(sender, suspect)| ExchangeHeader::Abort { sender, suspect }),

@@ -101,9 +101,12 @@ local function packet(tvb, offset, tree)
   if not is_neighbour then
     for _, field in ipairs(WAY) do add(subtree, HOP, field, tvb, offset) end
   end
-  local length, line = header(tree, SYSTEMS[system], tvb, offset + hop_bytes)
+  -- One byte says once more which system's header follows; the link's own messages have none.
+  local from = offset + hop_bytes + (system == LINK and 0 or 1)
+  if system ~= LINK and (tvb:len() < from or tvb(from - 1, 1):uint() ~= system) then return nil end
+  local length, line = header(tree, SYSTEMS[system], tvb, from)
   if not length then return nil end
-  local at = offset + hop_bytes + length
+  local at = from + length
   if payload > 0 and tvb:len() >= at + payload then tree:add(payload_field, tvb(at, payload)) end
   return at + payload, line
 end

@@ -7,6 +7,7 @@ use fanin_systems::LAYOUTS;
 use fanin_wire::hop::VERSION;
 use fanin_wire::layout::hop::{HOP, WAY};
 use fanin_wire::layout::{Field, Layout, Show};
+use fanin_wire::link::LINK_SYSTEM;
 
 /// What is the same whatever the formats are.
 const CODE: &str = include_str!("dissector.lua");
@@ -38,6 +39,7 @@ pub fn lua() -> String {
         String::from("-- Made by `fanin trace --dissector`: a dissector of the packets that Fanin's processes send each other.\n");
     let _ = writeln!(text, "-- Wireshark and tshark read it with -X lua_script:FILE, or from their folder of plug-ins.\n");
     let _ = writeln!(text, "local VERSION = {VERSION}");
+    let _ = writeln!(text, "local LINK = {LINK_SYSTEM}");
     let _ = writeln!(text, "local HOP = {}", layout(&HOP));
     let _ = writeln!(text, "local WAY = {}", fields(WAY));
     let _ = writeln!(text, "local SYSTEMS = {{");

@@ -114,14 +114,14 @@ impl<'a> Frames<'a> {
     fn datagram(&mut self, packet: &Traced) -> Vec<u8> {
         let (from, to) = self.link_ends(packet.link);
         let sequence = self.sequences.entry(packet.link).or_default();
-        let mut head = vec![0; 1 + AnyHeader::MAX_LEN.max(LinkHeader::MAX_LEN)];
+        let mut head = vec![0; AnyHeader::MAX_LEN.max(LinkHeader::MAX_LEN)];
         let (system, job, payload) = if packet.background {
-            let length = LinkHeader::Background.emit(&mut head[1..]);
-            head.truncate(1 + length);
+            let length = LinkHeader::Background.emit(&mut head);
+            head.truncate(length);
             let carried = packet.frame_bytes.saturating_sub(self.prepared.scenario.network.frame_overhead_bytes);
             (LINK_SYSTEM, JobId(0), vec![0; carried as usize])
         } else {
-            // The first byte says which system it is.
+            // The first byte says which system it is, as between processes.
             let length = packet.header.emit(&mut head);
             head.truncate(length);
             (head[0], packet.job, packet.payload.to_vec())
@@ -143,7 +143,7 @@ impl<'a> Frames<'a> {
         *sequence += 1;
         let mut body = vec![0; hop.wire_len()];
         hop.emit(&mut body);
-        body.extend_from_slice(&head[1..]);
+        body.extend_from_slice(&head);
         body.extend_from_slice(&payload);
         let rest = RestCheck::of([&body[hop.wire_len()..]]);
         HopHeader::seal(&mut body, rest);

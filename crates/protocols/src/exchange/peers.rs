@@ -44,8 +44,8 @@ pub(super) struct Peer {
     pub awaited: u32,
     /// The newest operation that it has begun, as far as it said so.
     pub ready: Option<u16>,
-    /// It was sent away with packets of this operation: it is to be told when that begins.
-    pub turned_away: Option<u16>,
+    /// It was sent away with packets of this operation, the last one before this sequence: it is to be told when that begins.
+    pub turned_away: Option<(u16, u32)>,
     /// It has said that it is there, but has not begun the running operation.
     pub is_behind: bool,
     pub watch: Watch,

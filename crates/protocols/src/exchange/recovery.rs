@@ -1,13 +1,13 @@
 //! What a worker does about lost packets and lost workers: acknowledgements, repetitions, questions, giving up.
 
 use fanin_core::{Body, DropReason, Duration, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Suspect, Tx};
-use fanin_wire::exchange::{ExchangeHeader, Sender};
+use fanin_wire::exchange::{Data, ExchangeHeader, Sender};
 use fanin_wire::ring::AckMask;
 
 use super::geometry::Schedule;
 use super::peers::Hop;
 use super::worker::ExchangeWorker;
-use crate::shared::serial::newer16;
+use crate::shared::serial::{newer, newer16};
 use crate::shared::watch::STANDSTILL_PATIENCES;
 
 /// Who keeps others waiting, though it is there, is named after so many times the patience.
@@ -17,13 +17,13 @@ const BEHIND_PATIENCES: u64 = STANDSTILL_PATIENCES - 1;
 impl<P: Payload + ?Sized> ExchangeWorker<P> {
     /// There is no vector to put the packet into.
     #[cold]
-    pub(super) fn turn_away<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, digest: u8, tx: &mut T) {
+    pub(super) fn turn_away<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, data: Data, tx: &mut T) {
         if self.abort_answered(sender, tx) {
             return;
         }
         let (own, rank) = (self.signature(), u32::from(sender.rank));
         if newer16(self.ledger.next().0 as u16, sender.operation) {
-            if self.is_other_call(sender, digest, tx) {
+            if self.is_other_call(sender, data.digest, tx) {
                 return;
             }
             // It was all here when that operation ended: only the acknowledgement was lost.
@@ -35,7 +35,9 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         }
         tx.note(Event::Dropped(DropReason::NotReady));
         let place = self.peers.place(rank);
-        self.peers.all[place].turned_away = Some(sender.operation);
+        let (turned_away, behind) = (&mut self.peers.all[place].turned_away, data.sequence.wrapping_add(1));
+        let before = turned_away.filter(|(operation, until)| *operation == sender.operation && newer(*until, behind));
+        *turned_away = before.or(Some((sender.operation, behind)));
         if self.config.reliability.reliable {
             self.say_alive(rank, tx);
         }
@@ -159,7 +161,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     }
 
     /// A rank has begun an operation. What it turned away comes again at once; without loss recovery it comes only now.
-    pub(super) fn on_ready<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, sender: Sender, digest: u8, tx: &mut T) {
+    pub(super) fn on_ready<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, sender: Sender, (digest, until): (u8, u32), tx: &mut T) {
         if self.abort_answered(sender, tx) || self.is_other_call(sender, digest, tx) {
             return;
         }
@@ -172,7 +174,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         }
         if self.running_peer(sender).is_some() && self.config.reliability.reliable {
             self.peers.all[place].is_behind = false;
-            self.peers.all[place].sent.on_ready();
+            self.peers.all[place].sent.on_ready(until);
             self.resend_turned_away(now, place, tx);
         }
         self.pump(now, tx);

@@ -218,7 +218,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     ) {
         let sender = header.sender();
         let Some(schedule) = self.schedule.filter(|_| self.ledger.running().is_some() && sender.operation == self.rest.operation) else {
-            return self.turn_away(sender, data.digest, tx);
+            return self.turn_away(sender, data, tx);
         };
         let place = self.peers.place(u32::from(sender.rank));
         let peer = &mut self.peers.all[place];
@@ -324,13 +324,14 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
             self.peers.all[place].awaited += count;
         }
         (self.progress_at, self.due) = (now, self.patience_first(now));
-        let ready = ExchangeHeader::Ready(self.signature(), self.rest.digest);
         for place in 0..self.peers.all.len() {
             let peer = &mut self.peers.all[place];
             // What was sent away may be of an operation behind this one.
-            let turned_away = peer.turned_away.take_if(|wanted| !newer16(*wanted, self.rest.operation)).is_some();
+            let turned_away = peer.turned_away.take_if(|(wanted, _)| !newer16(*wanted, self.rest.operation));
             let (rank, awaited) = (peer.rank.0, peer.awaited > 0);
-            if turned_away || awaited && !self.config.reliability.reliable {
+            if turned_away.is_some() || awaited && !self.config.reliability.reliable {
+                let until = turned_away.filter(|(wanted, _)| *wanted == self.rest.operation).map_or(0, |(_, until)| until);
+                let ready = ExchangeHeader::Ready { sender: self.signature(), digest: self.rest.digest, until };
                 tx.send(self.to_rank(rank), &ready, Body::Empty);
             }
         }
@@ -351,7 +352,7 @@ impl<P: Payload + ?Sized> Node<P> for ExchangeWorker<P> {
             ExchangeHeader::Partial(_, data) | ExchangeHeader::Copy(_, data) => self.on_data(now, from, header, data, payload, tx),
             ExchangeHeader::Ack { mask, next, .. } => self.on_ack(now, sender, next, mask.bits(), tx),
             ExchangeHeader::Done(_) => self.on_done(now, sender, tx),
-            ExchangeHeader::Ready(_, digest) => self.on_ready(now, sender, digest, tx),
+            ExchangeHeader::Ready { digest, until, .. } => self.on_ready(now, sender, (digest, until), tx),
             ExchangeHeader::Probe(_, digest) => self.on_probe(sender, digest, tx),
             ExchangeHeader::Alive { begun, .. } => self.on_alive(now, sender, begun, tx),
             ExchangeHeader::Abort { suspect, .. } => self.on_abort(sender, suspect, tx),

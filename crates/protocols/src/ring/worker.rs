@@ -16,7 +16,7 @@ use super::geometry::{Steps, cut};
 use crate::shared::chunks::Chunks;
 use crate::shared::inner::InnerWorker;
 use crate::shared::ledger::Ledger;
-use crate::shared::serial::newer16;
+use crate::shared::serial::{newer, newer16};
 use crate::shared::state::node_state;
 use crate::shared::step::{StepCost, StepGate};
 use crate::shared::window::rounded;
@@ -58,8 +58,8 @@ pub struct RingWorker<P: Payload + ?Sized> {
     unacknowledged_sequence: u32,
     /// The newest operation (low 16 bits) that the successor has begun, as far as it said so.
     pub(super) successor_ready: Option<u16>,
-    /// Packets of the next operation were turned away: their sender is to be told when it begins.
-    turned_away: bool,
+    /// Packets of the next operation were turned away, the last one before this sequence: their sender is to be told when it begins.
+    turned_away: Option<u32>,
     pub(super) barrier: Barrier,
     pub(super) coordinator: Option<Coordinator>,
     pub(super) recovery: Recovery,
@@ -104,7 +104,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             forwards: VecDeque::new(),
             unacknowledged_sequence: 0,
             successor_ready: None,
-            turned_away: false,
+            turned_away: None,
             barrier: Barrier::default(),
             coordinator: (config.barrier.is_some() && config.rank == Rank(0)).then(|| Coordinator::new(config.workers)),
             recovery: Recovery::new(
@@ -242,7 +242,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             return;
         }
         if self.ledger.running().is_none() || data.operation != self.rest.operation {
-            return self.turn_away(data.operation, tx);
+            return self.turn_away(data.operation, data.sequence, tx);
         }
         let step = u32::from(data.step);
         if step >= self.steps.count() || data.gather != self.steps.is_gather(step) {
@@ -285,12 +285,15 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// There is no vector to put the packet into.
     #[cold]
-    fn turn_away<T: Tx<RingHeader, P>>(&mut self, operation: u16, tx: &mut T) {
+    fn turn_away<T: Tx<RingHeader, P>>(&mut self, operation: u16, sequence: u32, tx: &mut T) {
         if self.abort_answered(self.config.predecessor.address, tx) {
             return;
         }
         let early = !newer16(self.ledger.next().0 as u16, operation);
-        self.turned_away |= early;
+        if early {
+            let behind = sequence.wrapping_add(1);
+            self.turned_away = Some(self.turned_away.filter(|until| newer(*until, behind)).unwrap_or(behind));
+        }
         tx.note(Event::Dropped(if early { DropReason::NotReady } else { DropReason::Stale }));
         if early && self.ledger.running().is_some() && self.config.reliability.reliable {
             // Who waits in an operation before is not missing: it will go on, or say who is.
@@ -430,7 +433,7 @@ impl<P: Payload + ?Sized> Node<P> for RingWorker<P> {
                 self.on_data(now, from, Data { gather: true, segment: segment.number(), operation, step, sequence }, payload, tx);
             }
             RingHeader::Ack { mask, next } => self.on_ack(now, from, next, mask.bits(), tx),
-            RingHeader::Ready { operation } => self.on_ready(now, from, operation, tx),
+            RingHeader::Ready { operation, until } => self.on_ready(now, from, (operation, until), tx),
             RingHeader::Probe { .. } => self.on_probe(from, tx),
             RingHeader::Alive { operation } => self.on_alive(now, from, operation, tx),
             RingHeader::StepDone { operation, step, rank } => {
@@ -511,9 +514,10 @@ impl<P: Payload + ?Sized> Worker<P> for RingWorker<P> {
         self.barrier.begin();
         self.gate.begin(collective.operation);
         self.recovery.begin(now);
-        if std::mem::take(&mut self.turned_away) || !self.config.reliability.reliable {
-            let operation = self.operation16();
-            tx.send(self.to(self.config.predecessor.address), &RingHeader::Ready { operation }, Body::Empty);
+        let turned_away = self.turned_away.take();
+        if turned_away.is_some() || !self.config.reliability.reliable {
+            let ready = RingHeader::Ready { operation: self.operation16(), until: turned_away.unwrap_or(0) };
+            tx.send(self.to(self.config.predecessor.address), &ready, Body::Empty);
         }
         if self.config.barrier.is_some() {
             self.pass_barrier(now, tx);

@@ -280,9 +280,11 @@ impl<T: Copy + Default> SendWindow<T> {
         None
     }
 
-    /// The receiver takes now what it has turned away: all that is not acknowledged is to be sent again, as far as there is room.
-    pub fn on_ready(&mut self) {
-        self.turned_away = (!self.is_empty()).then_some((self.first, self.next));
+    /// The receiver takes now what it has turned away, which were packets before `until`: what of these is not acknowledged is to be sent again, as
+    /// far as there is room. What was sent from there on it takes as it comes.
+    pub fn on_ready(&mut self, until: u32) {
+        let end = if newer(until, self.next) { self.next } else { until };
+        self.turned_away = newer(end, self.first).then_some((self.first, end));
     }
 
     /// The first packet that was turned away and was not sent again since. The caller sends it, if there is room, and says so by
@@ -448,11 +450,11 @@ mod tests {
     #[test]
     fn what_was_turned_away_goes_again_as_there_is_room_and_without_a_timer() {
         let mut sent = window(8);
-        sent.on_ready();
+        sent.on_ready(0);
         assert_eq!(sent.turned_away(), None, "nothing is under way");
         (0..4).for_each(|item| _ = sent.push(at(0), item));
         sent.on_ack(at(5), 1, 0);
-        sent.on_ready();
+        sent.on_ready(4);
         // What is sent for the first time after that is not meant.
         sent.push(at(6), 4);
         assert_eq!((sent.turned_away(), sent.turned_away()), (Some((1, 1)), Some((1, 1))), "it waits for room");
@@ -461,9 +463,25 @@ mod tests {
         assert_eq!(sent.turned_away(), Some((3, 3)), "2 has arrived");
         sent.renew(at(9), 3);
         assert_eq!(sent.turned_away(), None);
-        sent.on_ready();
+        sent.on_ready(4);
         sent.on_ack(at(10), 5, 0);
         assert_eq!(sent.turned_away(), None);
+    }
+
+    #[test]
+    fn what_was_sent_behind_all_that_was_turned_away_does_not_go_again() {
+        let mut sent = window(8);
+        (0..6).for_each(|item| _ = sent.push(at(0), item));
+        sent.on_ready(2);
+        for sequence in 0..2 {
+            assert_eq!(sent.turned_away(), Some((sequence, sequence)));
+            sent.renew(at(5), sequence);
+        }
+        assert_eq!(sent.turned_away(), None, "2 to 5 were under way, and are taken");
+        sent.on_ready(1_000);
+        assert_eq!(std::iter::from_fn(|| sent.turned_away().inspect(|(sequence, _)| sent.renew(at(6), *sequence))).count(), 6);
+        sent.on_ready(u32::MAX);
+        assert_eq!(sent.turned_away(), None, "an old one");
     }
 
     #[test]

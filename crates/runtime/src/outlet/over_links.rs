@@ -107,12 +107,18 @@ impl Outlet {
         for (index, port) in links.ports.iter_mut().enumerate() {
             let peer = peers.get_mut(PeerIndex(index as u16));
             while let Some(datagram) = port.queue.due(*now) {
-                let bytes = datagram.len();
-                if !sender.has_room(peer.destination, bytes) {
+                let (bytes, in_order) = (datagram.len(), HopHeader::has_payload(datagram));
+                let has_room = if in_order { sender.has_room_in_order(peer.destination, bytes) } else { sender.has_room(peer.destination, bytes) };
+                if !has_room {
                     // The kernel has no room: what waits here stays here.
                     break;
                 }
-                let Some(slot) = sender.reserve(socket, peer.destination, bytes) else { break };
+                let slot = if in_order {
+                    sender.reserve_in_order(socket, peer.destination, bytes)
+                } else {
+                    sender.reserve(socket, peer.destination, bytes)
+                };
+                let Some(slot) = slot else { break };
                 slot.copy_from_slice(datagram);
                 HopHeader::number(slot, peer.next_sequence);
                 peer.next_sequence = peer.next_sequence.wrapping_add(1);
