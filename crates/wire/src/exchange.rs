@@ -311,10 +311,7 @@ mod tests {
                 &[3, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
             ),
             (ExchangeHeader::Done(SENDER), &[4, 0, 2, 3, 4, 5, 0, 0]),
-            (
-                ExchangeHeader::Ready { sender: SENDER, digest: 0x21, until: 0x0b0a_0908 },
-                &[5, 0x21, 2, 3, 4, 5, 0, 0, 8, 9, 10, 11],
-            ),
+            (ExchangeHeader::Ready { sender: SENDER, digest: 0x21, until: 0x0b0a_0908 }, &[5, 0x21, 2, 3, 4, 5, 0, 0, 8, 9, 10, 11]),
             (ExchangeHeader::Probe(SENDER, 0x22), &[6, 0x22, 2, 3, 4, 5, 0, 0]),
             (ExchangeHeader::Alive { sender: SENDER, begun: true }, &[7, 1, 2, 3, 4, 5, 0, 0]),
             (ExchangeHeader::Abort { sender: SENDER, suspect: Suspect::Switch(NodeId(3)) }, &[8, 2, 2, 3, 4, 5, 0, 0, 3, 0, 0, 0]),

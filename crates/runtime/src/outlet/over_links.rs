@@ -108,7 +108,8 @@ impl Outlet {
             let peer = peers.get_mut(PeerIndex(index as u16));
             while let Some(datagram) = port.queue.due(*now) {
                 let (bytes, in_order) = (datagram.len(), HopHeader::has_payload(datagram));
-                let has_room = if in_order { sender.has_room_in_order(peer.destination, bytes) } else { sender.has_room(peer.destination, bytes) };
+                let has_room =
+                    if in_order { sender.has_room_in_order(peer.destination, bytes) } else { sender.has_room(peer.destination, bytes) };
                 if !has_room {
                     // The kernel has no room: what waits here stays here.
                     break;

@@ -159,7 +159,13 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// The successor has begun an operation. What it turned away comes again at once; without loss recovery it comes only now.
-    pub(in crate::ring) fn on_ready<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, (operation, until): (u16, u32), tx: &mut T) {
+    pub(in crate::ring) fn on_ready<T: Tx<RingHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        (operation, until): (u16, u32),
+        tx: &mut T,
+    ) {
         if from.source != self.config.successor.address {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
