@@ -14,7 +14,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help run sim demo docs pictures test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
+.PHONY: help run sim demo docs pictures c test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ docs: ## the site in target/site: pages, reference made from the program, every 
 pictures: ## run the plans behind the pictures and tables of the documentation again
 	cargo build --locked --release -p fanin --no-default-features
 	$(PYTHON) scripts/pictures.py --fanin target/release/fanin
+
+c: ## libfanin for C, C++ and Fortran, with its header: in target/c, or PREFIX
+	$(PYTHON) scripts/c_library.py $(if $(PREFIX),--prefix $(PREFIX)) build
 
 test: ## every test that needs neither root nor large installs
 	$(PYTHON) scripts/rust_tests.py

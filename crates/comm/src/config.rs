@@ -1,6 +1,6 @@
 //! Who takes part, where the ranks meet, and how long they wait: given by the caller or read from the environment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -212,6 +212,9 @@ pub struct Config {
     pub unread: Vec<String>,
 }
 
+/// Variables that say where ranks meet.
+const MEETING: &[&str] = &["FANIN_SWITCH", "FANIN_FABRIC", "FANIN_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT"];
+
 impl Config {
     /// Defaults for rank `rank` of `world`.
     pub fn new(rank: u32, world: u32, meeting: Meeting) -> Self {
@@ -247,6 +250,22 @@ impl Config {
     /// [`ConfigError`] names the variable, its value and what was expected.
     pub fn from_env() -> Result<Self, ConfigError> {
         Config::from_variables(|name| std::env::var(name).ok())?.with_unread_of(environment())
+    }
+
+    /// As [`Config::from_env`], by settings with the names of variables, and behind them the environment where `environment`. Settings that say where
+    /// ranks meet make variables void that do.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_settings(given: &BTreeMap<&'static str, String>, environment: bool) -> Result<Self, ConfigError> {
+        let meets = MEETING.iter().any(|variable| given.contains_key(variable));
+        let variable = |name: &str| match given.get(name) {
+            Some(value) => Some(value.clone()),
+            None if environment && !(meets && MEETING.contains(&name)) => std::env::var(name).ok(),
+            None => None,
+        };
+        let names = environment.then(variables::environment).into_iter().flatten();
+        Config::from_variables(variable)?.with_unread_of(names)
     }
 
     /// Looks through the names of variables for those that begin with `FANIN_` and that nothing reads ([`Config::unread`]).

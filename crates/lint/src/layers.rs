@@ -178,10 +178,13 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fanin-fabric", internal: &["fanin-core", "fanin-plan"], internal_dev: &["fanin-sim"], external: Some(&["serde"]) },
     Layer {
         name: "fanin-py",
-        internal: &["fanin-comm", "fanin-plan", "fanin-fabric", "fanin-pictures", "fanin-repro", "fanin-testbed"],
+        internal: &["fanin-comm", "fanin-foreign", "fanin-plan", "fanin-fabric", "fanin-pictures", "fanin-repro", "fanin-testbed"],
         internal_dev: &[],
         external: None,
     },
+    // What binds other languages.
+    Layer { name: "fanin-foreign", internal: &["fanin-comm"], internal_dev: &[], external: Some(&[]) },
+    Layer { name: "fanin-c", internal: &["fanin-comm", "fanin-foreign"], internal_dev: &[], external: Some(&[]) },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },
 ];
 
@@ -198,6 +201,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("fanin-daemon", WASM),
     ("fanin-comm", WASM),
     ("fanin-py", WASM),
+    ("fanin-c", WASM),
     (SHIPPED, WASM),
     ("fanin-xdp", "kernel"),
     ("fanin-daemon", XDP),

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use crate::errors::{self, Who};
 use crate::handle::{Handle, Shared};
 use crate::interrupt;
-use crate::memory::{self, Region, Request, SparseRequest};
+use crate::memory::{self, Region};
 use crate::operator::Op;
 use crate::settings;
 use crate::sparse::{Slot, SparseResult};
@@ -148,12 +148,12 @@ impl Communicator {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let vectors = (Region { address: input_address, bytes: input_bytes }, Region { address: output_address, bytes: output_bytes });
-        let request = Request::new((kind, root), (dtype, &op), elements, vectors, (self.who.rank, self.world))
-            .and_then(|request| request.within(timeout))
+        let (request, reduction) = memory::request((kind, root), (dtype, &op), elements, vectors, (self.who.rank, self.world), timeout)
             .map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         // SAFETY: what this method asks of its callers.
-        interrupt::detached(py, || unsafe { request.run(&inner) })?.map_err(|error| self.raised(py, &error))
+        let run = || reduction.at(&inner).and_then(|op| unsafe { request.run(&inner, op) });
+        interrupt::detached(py, run)?.map_err(|error| self.raised(py, &error))
     }
 
     /// As `call`, in the background: `keep` is held until then, and owns the memory.
@@ -175,14 +175,13 @@ impl Communicator {
         timeout: Option<f64>,
     ) -> PyResult<Handle> {
         let vectors = (Region { address: input_address, bytes: input_bytes }, Region { address: output_address, bytes: output_bytes });
-        let request = Request::new((kind, root), (dtype, &op), elements, vectors, (self.who.rank, self.world))
-            .and_then(|request| request.within(timeout))
+        let (request, reduction) = memory::request((kind, root), (dtype, &op), elements, vectors, (self.who.rank, self.world), timeout)
             .map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         let shared = Shared::new(&inner, self.who.clone(), keep.unwrap_or_else(|| py.None()));
         let mine = shared.clone();
         // SAFETY: what this method asks of its callers.
-        let started = unsafe { request.start(&inner, move |result| mine.finish(result)) };
+        let started = reduction.at(&inner).and_then(|op| unsafe { request.start(&inner, op, move |result| mine.finish(result)) });
         started.map(|()| Handle::new(shared)).map_err(|error| self.raised(py, &error))
     }
 
@@ -203,7 +202,7 @@ impl Communicator {
     ) -> PyResult<(Handle, SparseResult)> {
         let regions = (Region { address: indices_address, bytes: indices_bytes }, Region { address: values_address, bytes: values_bytes });
         let request =
-            SparseRequest::new((dtype, op), size, regions, timeout).map_err(|text| errors::argument(py, text, Some(&self.who)))?;
+            memory::sparse_request((dtype, op), size, regions, timeout).map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         let shared = Shared::new(&inner, self.who.clone(), py.None());
         let (mine, slot) = (shared.clone(), Arc::new(Slot::default()));

@@ -33,9 +33,6 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("sparse", "FANIN_SPARSE"),
 ];
 
-/// Variables that say where ranks meet: an argument that does makes all of them void.
-const MEETING: &[&str] = &["FANIN_SWITCH", "FANIN_FABRIC", "FANIN_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT"];
-
 /// Reads keyword arguments, and behind them the environment where `environment` says so. `None` is as if it was not given.
 ///
 /// # Errors
@@ -71,15 +68,7 @@ pub fn read(py: Python<'_>, arguments: Option<&Bound<'_, PyDict>>, environment: 
         }
         given.insert(*variable, text);
     }
-    let meets = MEETING.iter().any(|variable| given.contains_key(variable));
-    let variable = |name: &str| match given.get(name) {
-        Some(value) => Some(value.clone()),
-        None if environment && !(meets && MEETING.contains(&name)) => std::env::var(name).ok(),
-        None => None,
-    };
-    let names = environment.then(fanin_comm::environment).into_iter().flatten();
-    let config = Config::from_variables(variable).and_then(|config| config.with_unread_of(names));
-    let mut config = config.map_err(|error| wrong(py, error, &given))?;
+    let mut config = Config::from_settings(&given, environment).map_err(|error| wrong(py, error, &given))?;
     config.operators = operators;
     config.check().map_err(|error| wrong(py, error, &given))?;
     config.interrupt = interrupt::by_signals();

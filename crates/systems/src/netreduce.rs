@@ -89,6 +89,8 @@ pub struct NetReduceParameters {
     pub recovery: RecoveryRule,
     /// The minimum time that an accelerator waits for a card's acknowledgement; more if round trips are longer. The default is three of the
     /// paper's round trips at 100 Gb/s or the time of 200 packets, and follows the slowest of the workers' links: `"200us"` at 10 Gb/s.
+    ///
+    /// Default: `"20us"` at 100 Gb/s.
     pub answer_min_ps: u64,
     /// A network card's connection breaks after more consecutive timeouts than this (cards have 7); 0: only `patience` ends it.
     pub retries: u32,
