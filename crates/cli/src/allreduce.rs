@@ -1,16 +1,19 @@
 //! `fanin bench allreduce`: how long collectives take between real processes, in the terms of nccl-tests, and whether every element is
 //! right.
 
+mod nccl_tests;
+
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
-use fanin_comm::{CollectiveKind, CommError, Communicator, Config, DType, ElementOp, Operator, Rank, Transport};
+use fanin_comm::{CollectiveKind, CommError, Communicator, Config, DType, ElementOp, Operator, PathReport, Rank, Transport};
 use fanin_control::WORLD_MAX;
 use fanin_net::aligned::Aligned;
 use fanin_plan::units::{bytes_about, bytes_text};
@@ -74,9 +77,15 @@ pub struct AllreduceArgs {
     /// Sum binary32 floats as block fixed point, as hardware switches do.
     #[arg(long)]
     pub fixed_point: bool,
+    /// The rate of a rank's link, as 100Gb/s, to compare bandwidths with. In a fabric the rate of its host's link is known.
+    #[arg(long, value_name = "RATE", value_parser = quantities::rate)]
+    pub link: Option<u64>,
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    /// Also writes the result as nccl-tests do with -J: what reads their files reads this one.
+    #[arg(long, value_name = "FILE")]
+    pub json_nccl_tests: Option<PathBuf>,
 }
 
 /// How many processes are started unless it is said.
@@ -176,8 +185,12 @@ struct Row {
     time_us: f64,
     /// Bytes of the vector over the time, in 10^6 bytes a second.
     algbw_mb_s: f64,
-    /// What nccl-tests call bus bandwidth: comparable over numbers of ranks.
+    /// What nccl-tests call bus bandwidth: what the links of a ring would carry.
     busbw_mb_s: f64,
+    /// That, over the one before.
+    bus_factor: f64,
+    /// Bits of the vector over the time, over the rate of a rank's link, where that is known: 1 where each link carries the vector once and is full.
+    of_link: Option<f64>,
     /// Whether the result takes the input's place.
     in_place: bool,
     /// Elements that are not what they must be, at all ranks together.
@@ -198,7 +211,14 @@ pub fn run(args: &AllreduceArgs) -> Result<()> {
     match config(args)? {
         Some(config) => {
             check_memory(&args.sizes, &sizes, 1)?;
-            print(args, &measure(args, &sizes, config)?)
+            let file = args.json_nccl_tests.as_ref().filter(|_| config.rank == 0);
+            file.map_or(Ok(()), |file| nccl_tests::check(file))?;
+            let (world, begun) = (config.world, nccl_tests::now());
+            let rows = measure(args, &sizes, config)?;
+            if let Some(file) = file {
+                nccl_tests::write(file, args, world, &rows, begun)?;
+            }
+            print(args, &rows)
         }
         None => {
             check_memory(&args.sizes, &sizes, args.workers())?;
@@ -245,6 +265,8 @@ fn conduct(args: &AllreduceArgs) -> Result<()> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).context("no free port on 127.0.0.1")?;
         place = Some(free.to_string());
     }
+    args.json_nccl_tests.as_ref().map_or(Ok(()), |file| nccl_tests::check(file))?;
+    let begun = nccl_tests::now();
     let mut crew = Crew(Vec::new());
     for rank in 0..args.workers() {
         let mut command = Command::new(&program);
@@ -267,6 +289,9 @@ fn conduct(args: &AllreduceArgs) -> Result<()> {
         if let Some(iterations) = args.iterations {
             command.args(["--iterations", &iterations.to_string()]);
         }
+        if let Some(link) = args.link {
+            command.args(["--link", &format!("{link}b/s")]);
+        }
         for (given, flag) in [(args.fixed_point, "--fixed-point"), (args.in_place, "--in-place")] {
             if given {
                 command.arg(flag);
@@ -286,7 +311,11 @@ fn conduct(args: &AllreduceArgs) -> Result<()> {
         let status = child.wait().with_context(|| format!("cannot wait for rank {rank}"))?;
         ensure!(status.success(), "rank {rank}: {status}");
     }
-    print(args, &serde_json::from_str::<Vec<Row>>(&text).context("rank 0 has printed nonsense")?)
+    let rows = serde_json::from_str::<Vec<Row>>(&text).context("rank 0 has printed nonsense")?;
+    if let Some(file) = &args.json_nccl_tests {
+        nccl_tests::write(file, args, args.workers(), &rows, begun)?;
+    }
+    print(args, &rows)
 }
 
 /// The processes of all ranks; none outlives this one.
@@ -407,6 +436,8 @@ impl Work {
             time_us: slowest[0] * 1e6,
             algbw_mb_s: algbw,
             busbw_mb_s: algbw * self.bus_factor(),
+            bus_factor: self.bus_factor(),
+            of_link: args.link.or_else(|| link_of(&comm.path())).map(|rate| algbw * 8e6 / rate as f64),
             in_place: args.in_place,
             wrong: wrong[0] as u64,
             cpu_s_per_gib: if bytes > 0.0 { cpu[0] / f64::from(iterations) / (bytes / f64::from(1u32 << 30)) } else { 0.0 },
@@ -518,9 +549,13 @@ fn table(args: &AllreduceArgs, rows: &[Row]) -> String {
     let _ = writeln!(out, "{}{} over {path}\n", name(&args.collective), if args.in_place { " in place" } else { "" });
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["size, B", "elements", "type", "op", "time, us", "algbw, MB/s", "busbw, MB/s", "CPU-s/GiB", "wrong"]);
+    let has_link = rows.iter().any(|row| row.of_link.is_some());
+    let link = has_link.then_some("algbw of link");
+    table.set_header(
+        ["size, B", "elements", "type", "op", "time, us", "algbw, MB/s", "busbw, MB/s", "CPU-s/GiB", "wrong"].into_iter().chain(link),
+    );
     for row in rows {
-        table.add_row([
+        let cells = [
             row.size_bytes.to_string(),
             row.elements.to_string(),
             row.dtype.clone(),
@@ -530,19 +565,36 @@ fn table(args: &AllreduceArgs, rows: &[Row]) -> String {
             format!("{:.1}", row.busbw_mb_s),
             format!("{:.2}", row.cpu_s_per_gib),
             row.wrong.to_string(),
-        ]);
+        ];
+        table.add_row(cells.into_iter().chain(row.of_link.map(|share| format!("{:.1} %", share * 100.0))));
     }
-    for column in [0, 1, 4, 5, 6, 7, 8] {
+    for column in [0, 1, 4, 5, 6, 7, 8, 9] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     let _ = writeln!(out, "{table}");
+    if let Some(factor) = rows.first().map(|row| row.bus_factor).filter(|factor| *factor != 1.0) {
+        let _ = writeln!(
+            out,
+            "busbw is {factor:.3} times algbw: what each link of a ring of these ranks carries. Where switches sum, a link carries the vector once:"
+        );
+        let _ = writeln!(out, "compare algbw with its rate (--link RATE); busbw may exceed that.");
+    }
     let asked = parse_sizes(&args.sizes, args.dtype).unwrap_or_default();
     if rows.iter().any(|row| !asked.contains(&row.size_bytes)) {
         let _ = writeln!(out, "Sizes are rounded up, so that every rank has the same number of elements, one or more.");
     }
     out
+}
+
+/// The rate of the link of this rank's host in bits per second, where the fabric's file says it.
+fn link_of(path: &PathReport) -> Option<u64> {
+    match path {
+        PathReport::Fabric { link_bits_per_second, by_hosts: None, .. } => Some(*link_bits_per_second),
+        PathReport::Hierarchy { between: Some(between), .. } => link_of(between),
+        _ => None,
+    }
 }
 
 /// Vectors that a rank has at the same time at most: the input, as it was made and where it is sent from, and the output.

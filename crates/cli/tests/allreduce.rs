@@ -43,6 +43,41 @@ fn every_element_is_right_by_either_path() {
     }
 }
 
+/// What reads files of nccl-tests finds all that theirs have, and bandwidths of which one is the factor times the other.
+#[test]
+fn results_are_written_as_nccl_tests_do_and_compared_with_the_link() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("nccl-tests.json");
+    let arguments = ["--workers", "4", "--sizes", "4KiB,64KiB", "--iterations", "3", "--link", "10Gb/s", "--format", "json"];
+    let more = ["--dtype", "bf16", "--op", "max", "--json-nccl-tests", file.to_str().unwrap()];
+    let rows = rows(&[&arguments[..], &more].concat());
+    assert!(rows.iter().all(|row| row["bus_factor"] == 1.5), "{rows:?}");
+    for row in &rows {
+        let (share, algbw) = (row["of_link"].as_f64().unwrap(), row["algbw_mb_s"].as_f64().unwrap());
+        assert!((share - algbw * 8e6 / 10e9).abs() < 1e-9, "{row}");
+    }
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(
+        (&written["version"], &written["config"]["maximum_bytes"], &written["out_of_bounds"]["okay"]),
+        (&3.into(), &65_536.into(), &true.into())
+    );
+    assert_eq!(written["devices"].as_array().unwrap().len(), 4);
+    for (line, row) in written["results"].as_array().unwrap().iter().zip(&rows) {
+        assert_eq!(
+            (&line["type"], &line["redop"], &line["root"], &line["count"]),
+            (&"bfloat16".into(), &"max".into(), &"-1".into(), &row["elements"])
+        );
+        assert!(line["in_place"].is_null() && line["out_of_place"]["nwrong"] == 0.0 && line["experiment_name"] == "AllReduce", "{line}");
+        let bandwidth = |name: &str| line["out_of_place"][name].as_f64().unwrap();
+        assert!((bandwidth("bus_bw") - 1.5 * bandwidth("alg_bw")).abs() < 1e-12 && bandwidth("time") > 0.0, "{line}");
+    }
+    assert_eq!(written["start_time"].as_str().unwrap().len(), "2026-01-31 23:59:59".len());
+    let nowhere = run(&["--workers", "2", "--sizes", "4B", "--iterations", "1", "--json-nccl-tests", "/nowhere/x.json"]);
+    let text = String::from_utf8_lossy(&nowhere.stderr);
+    assert!(!nowhere.status.success() && text.contains("--json-nccl-tests /nowhere/x.json: cannot be written"), "{text}");
+    let text = String::from_utf8_lossy(&run(&["--workers", "2", "--link", "fast"]).stderr).into_owned();
+    assert!(text.contains("--link") && text.contains("bits per second"), "{text}");
+}
+
 #[test]
 fn in_place_too_where_both_vectors_are_equally_long() {
     let base = ["--workers", "3", "--sizes", "4,256KiB", "--iterations", "2", "--format", "json", "--in-place"];

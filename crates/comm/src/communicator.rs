@@ -212,6 +212,7 @@ impl Communicator {
             system: system.name(),
             payload_bytes: opened.admitted.payload_bytes,
             window: opened.admitted.window,
+            link_bits_per_second: place.link_bits_per_second(),
             by_hosts: None,
         };
         let survival = if may_fall_back(&config, wanted) { Survival::FabricOrHosts } else { Survival::Fabric };

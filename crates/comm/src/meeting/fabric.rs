@@ -41,6 +41,11 @@ impl Place {
         self.fabric.name(self.node)
     }
 
+    /// The rate of this host's link: a host has one.
+    pub(crate) fn link_bits_per_second(&self) -> u64 {
+        self.fabric.ports(self.node).first().map_or(0, |port| port.settings.bits_per_second)
+    }
+
     /// The numbers of the hosts that a job's ranks are, by rank.
     ///
     /// # Errors

@@ -75,6 +75,8 @@ pub enum PathReport {
         payload_bytes: u32,
         /// Packets under way.
         window: u32,
+        /// The rate of the host's link, in bits per second, by the fabric's file.
+        link_bits_per_second: u64,
         /// Why hosts sum by themselves, if they do: then vectors travel between them, and not over the fabric.
         by_hosts: Option<String>,
     },
