@@ -122,7 +122,7 @@ pub fn write(to: &Path, args: &AllreduceArgs, ranks: u32, rows: &[Row], start_ti
         args: std::env::args().collect(),
         env: std::env::vars().filter(|(name, _)| name.starts_with("FANIN_")).map(|(name, value)| format!("{name}={value}")).collect(),
         nccl_version: 0,
-        config: config(args, rows),
+        config: config(rows),
         devices: (0..ranks).map(|rank| device(rank, rows)).collect(),
         results: rows.iter().map(|row| line(args.collective, row)).collect(),
         out_of_bounds: OutOfBounds { count: rows.iter().map(|row| row.wrong).sum(), okay: rows.iter().all(|row| row.wrong == 0) },
@@ -137,7 +137,7 @@ pub fn write(to: &Path, args: &AllreduceArgs, ranks: u32, rows: &[Row], start_ti
     fs::write(to, text).with_context(|| format!("--json-nccl-tests {}: cannot be written", to.display()))
 }
 
-fn config(args: &AllreduceArgs, rows: &[Row]) -> Config {
+fn config(rows: &[Row]) -> Config {
     Config {
         nthreads: 1,
         // A process is a rank, with one vector.
@@ -146,7 +146,7 @@ fn config(args: &AllreduceArgs, rows: &[Row]) -> Config {
         maximum_bytes: rows.iter().map(|row| row.size_bytes).max().unwrap_or(0),
         step_factor: 2,
         warmup_iters: 1,
-        iterations: args.iterations.unwrap_or(0),
+        iterations: rows.iter().map(|row| row.iterations).max().unwrap_or(0),
         aggregated_iterations: 1,
         validation: 1,
         graph: 0,
