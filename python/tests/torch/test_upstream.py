@@ -1,7 +1,8 @@
 """PyTorch's own tests of its distributed backends, as they come with the wheel, run on the backend ``fanin``.
 
 Which tests a backend has to pass is decided in there by the backend's name, when the module is imported; so it is imported for gloo, whose
-list is the longest for a CPU, and then runs on ``fanin``. What is left out, and why, is in ``upstream_exclusions.json``.
+list is the longest for a CPU, and then runs on ``fanin``: in shared memory, or as ``--over`` says. What is left out, and why, is in
+``upstream_exclusions.json``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 # Once, here, instead of in every process of every test.
@@ -55,6 +57,7 @@ BIG = {
 }
 
 
+@pytest.mark.usefixtures("way")
 class TestUpstream(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
     """One process a rank; forked, since all of them would import PyTorch again otherwise."""
 
