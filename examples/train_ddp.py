@@ -136,7 +136,8 @@ def main() -> None:
         if options.backend == "fanin":
             from fanin.torch import report
 
-            print(f"rank 0 by {report().path}", flush=True)
+            said = report()
+            print(f"rank 0 by {said.path}", *([f"; sparse gradients: {said.sparse}"] if said.sparse else []), flush=True)
         print(f"accuracy {right / len(test_y):.4f}, the same parameters on {world} ranks: {prints[0]}", flush=True)
     dist.destroy_process_group()
 

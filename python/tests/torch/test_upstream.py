@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ranks
 import torch
+import torch.distributed as dist
 
 # Once, here, instead of in every process of every test.
-import fanin.torch  # noqa: F401
+import fanin.torch
 
 #: Processes of a test. Tests that skip themselves in a world of fewer than 8 get 8.
 WORLD = 4
@@ -86,3 +88,13 @@ for _excluded_tests in EXCLUSIONS:
         if not hasattr(TestUpstream, _name):
             raise AssertionError(f"upstream_exclusions.json: this PyTorch has no {_name}")
         setattr(TestUpstream, _name, _excluded(_excluded_tests["reason"]))
+
+
+def _transport(_rank: int) -> str:
+    dist.all_reduce(torch.ones(8))
+    return fanin.torch.report().transport
+
+
+def test_they_go_where_they_are_told(way: str) -> None:
+    """Groups of the processes that tests start."""
+    assert set(ranks.run(2, _transport)) == {{"memory": "shm", "switch": "udp", "fabric": "fabric"}[way]}
