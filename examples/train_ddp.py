@@ -137,7 +137,9 @@ def main() -> None:
             from fanin.torch import report
 
             said = report()
-            print(f"rank 0 by {said.path}", *([f"; sparse gradients: {said.sparse}"] if said.sparse else []), flush=True)
+            print(f"rank 0 by {said.path}", flush=True)
+            if said.sparse is not None:
+                print(f"sparse gradients by {said.sparse}", flush=True)
         print(f"accuracy {right / len(test_y):.4f}, the same parameters on {world} ranks: {prints[0]}", flush=True)
     dist.destroy_process_group()
 

@@ -245,4 +245,6 @@ def trains(case: Case) -> str:
         said = training.said()
     assert result(said) == expected, said
     assert f"{case.system} over the fabric" in said, said
+    if case.program == "topk" and case.trouble == "none":
+        assert "sparse gradients by switch" in said, said
     return said
