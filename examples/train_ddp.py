@@ -4,6 +4,9 @@
 
 With `--topk 0.01` each rank sends a hundredth of its gradients in each step, and the rest later.
 
+With `--exact` gradients are rounded to multiples of a power of two, so that sums have the same bits in any order: with up to 16 ranks,
+and as many as a power of two.
+
 With `--checkpoint FILE` it goes on where an earlier run has stopped; so `torchrun --max-restarts 3` survives processes that die.
 """
 
@@ -48,6 +51,11 @@ def network() -> nn.Module:
     )
 
 
+def on_grid(gradient: Tensor) -> Tensor:
+    """The nearest gradient whose sums over 16 ranks, and their sixteenth parts, have 24 bits at most."""
+    return (gradient.clamp(-4.0, 4.0) * 2.0**18).round() / 2.0**18
+
+
 def fingerprint(model: nn.Module) -> str:
     """The bits of all parameters."""
     digest = hashlib.sha256()
@@ -62,6 +70,7 @@ def main() -> None:
     parser.add_argument("--backend", default="fanin", help="fanin or gloo")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--topk", type=float, metavar="RATIO", help="send this share of the gradients only, the largest; the rest later")
+    parser.add_argument("--exact", action="store_true", help="round gradients, so that their sums have the same bits in any order")
     parser.add_argument("--checkpoint", type=Path, help="where to keep the state after each epoch, and to go on from")
     options = parser.parse_args()
 
@@ -71,6 +80,9 @@ def main() -> None:
     torch.manual_seed(0)
     train, test_x, test_y = digits()
     model = DistributedDataParallel(network())
+    if options.exact:
+        for parameter in model.parameters():
+            parameter.register_hook(on_grid)
     hook = None
     if options.topk is not None:
         from fanin.torch import TopK, topk_hook
@@ -121,6 +133,13 @@ def main() -> None:
     dist.all_gather_object(prints, fingerprint(model))
     if rank == 0:
         assert len(set(prints)) == 1, f"ranks have different parameters: {prints}"
+        if options.backend == "fanin":
+            from fanin.torch import report
+
+            said = report()
+            print(f"rank 0 by {said.path}", flush=True)
+            if said.sparse is not None:
+                print(f"sparse gradients by {said.sparse}", flush=True)
         print(f"accuracy {right / len(test_y):.4f}, the same parameters on {world} ranks: {prints[0]}", flush=True)
     dist.destroy_process_group()
 

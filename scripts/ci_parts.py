@@ -48,7 +48,8 @@ PARTS = (
     # Some pages of the documentation are read by the crates' tests, and the types of systems for Python are made by one.
     Part("rust", "make test-rust", crates=("*",), files=(*EMBEDDED, "dataplanes/*", "docs/*.md", "docs/*.toml", "README.md", "python/fanin/_systems.py", "scripts/rust_tests.py")),
     Part("python", "make test-python", crates=("fanin-py", "fanin"), files=(*PYTHON, *EMBEDDED, "docs/*", "README.md", "mkdocs.yml")),
-    Part("pytorch", "make test-all CHECKS=torch", crates=("fanin-py", "fanin"), files=(*PYTHON, "examples/*")),
+    # By root, who may make network namespaces for the fabrics that it trains over.
+    Part("pytorch", 'sudo --preserve-env env "PATH=$PATH" make test-all CHECKS=torch', crates=("fanin-py", "fanin"), files=(*PYTHON, "examples/*")),
     # The oldest that there is a backend for.
     Part("pytorch-oldest", "TORCH_VERSION=2.14.0 make test-all CHECKS=torch", crates=("fanin-py", "fanin"), files=(*PYTHON, "examples/*")),
     # Network namespaces and raw sockets.

@@ -57,16 +57,20 @@ class Crew:
 
     def wait_until_it_says(self, process: subprocess.Popen, words: str, deadline: float) -> None:
         """Waits until the process has written `words` to its standard output. `deadline` is a time of `time.monotonic`."""
-        out, _ = self._files[process.pid]
         while True:
-            # Not `seek`: the process writes where this file stands.
-            if words.encode() in os.pread(out.fileno(), 1 << 16, 0):
+            if self.has_said(process, words):
                 return
             if process.poll() is not None:
                 raise Failed(f"`{spoken(process.args)}` has ended with {process.returncode}{self.last_words(process)}")
             if time.monotonic() >= deadline:
                 raise Failed(f"`{spoken(process.args)}` has not said {words!r} in time{self.last_words(process)}")
             time.sleep(0.02)
+
+    def has_said(self, process: subprocess.Popen, words: str) -> bool:
+        """Whether the process has written `words` to its standard output; it may go on."""
+        out, _ = self._files[process.pid]
+        # Not `seek`: the process writes where this file stands.
+        return words.encode() in os.pread(out.fileno(), 1 << 16, 0)
 
     def words(self, process: subprocess.Popen) -> str:
         """What the process has said: its standard output, then its errors."""

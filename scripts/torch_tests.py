@@ -2,7 +2,10 @@
 """Tests the PyTorch backend: makes an environment in target/torch, installs PyTorch (5 GB) and Fanin there, checks style and types,
 runs pytest.
 
-Usage: torch_tests.py [PYTEST-ARGUMENT ...]
+Usage: torch_tests.py [--fabric] [PYTEST-ARGUMENT ...]
+
+With --fabric it runs what takes long instead: PyTorch's own tests over a fabric of four switches, and training over one by each of several
+systems, in each of several troubles.
 
 With TORCH_VERSION=2.14.0 in the environment it does so for that PyTorch, in target/torch-2.14.0. Then types are not checked, and PyTorch's
 own tests are left out, since the list of those that are skipped is for one version.
@@ -33,7 +36,7 @@ INSTALLED = ENVIRONMENT / "requirements.txt"
 #: PyTorch with all that comes with it, while it is being installed.
 ROOM_BYTES = 12 << 30
 #: Tests that start programs which train, and take as long as all others together: these two halves run at the same time.
-TRAINING = [TESTS / name for name in ("test_examples.py", "test_sparse.py", "test_training.py")]
+TRAINING = [TESTS / name for name in ("test_examples.py", "test_fabric.py", "test_sparse.py", "test_training.py")]
 
 
 def obstacle() -> str | None:
@@ -118,6 +121,11 @@ def main(arguments: Sequence[str]) -> int:
         code = subprocess.run(command, cwd=ENVIRONMENT, env=environ, check=False).returncode
         if code != 0:
             return code
+    if list(arguments[:1]) == ["--fabric"]:
+        upstream = pytest([TESTS / "test_upstream.py"], "--over", "fabric", *arguments[1:])
+        matrix = pytest([TESTS / "fabric_matrix.py"], *arguments[1:])
+        # One after the other: switches are given up where nothing moves for seconds.
+        return together([upstream], environ) or together([matrix], environ)
     if arguments:
         return subprocess.run(pytest([TESTS], *arguments), cwd=ENVIRONMENT, env=environ, check=False).returncode
     left_out = [TESTS / "test_upstream.py"] if OTHER else []

@@ -39,6 +39,8 @@ pub(crate) struct Call {
 pub(crate) struct Asked {
     pub(crate) kind: CollectiveKind,
     pub(crate) op: ElementOp,
+    /// As [`Call::custom`]: a part of a reduction by such an operator may only copy.
+    pub(crate) custom: Option<CustomCall>,
     pub(crate) elements: u64,
 }
 
@@ -76,13 +78,14 @@ impl Call {
         if let Some(step) = self.sparse {
             return Signature { kind: CallKind::AllreduceSparse, op: step.op.into(), elements: step.size, part };
         }
-        let Asked { kind, op, elements } = self.asked();
-        Signature { kind: kind.into(), op: Op { custom: self.custom, ..op.into() }, elements, part }
+        let Asked { kind, op, custom, elements } = self.asked();
+        Signature { kind: kind.into(), op: Op { custom, ..op.into() }, elements, part }
     }
 
     /// What was called, of which this may be a part.
     pub(crate) fn asked(&self) -> Asked {
-        self.part.map_or(Asked { kind: self.kind, op: self.op, elements: self.elements }, |(_, asked)| asked)
+        let Call { kind, op, custom, elements, .. } = *self;
+        self.part.map_or(Asked { kind, op, custom, elements }, |(_, asked)| asked)
     }
 
     /// The number and everything that must be the same at all ranks, as one number.
@@ -111,7 +114,7 @@ impl Call {
         // Of a sparse call, what follows from that is not told: all ranks conclude the same.
         let (op, elements) = self.sparse.map_or((asked.op, asked.elements), |step| (step.op, step.size));
         let op = u64::from(op.dtype.number()) << 8 | u64::from(op.operator.number());
-        let custom = self.custom.map_or(0, |custom| u64::from(custom.element_bytes) << 32 | (u64::from(custom.index) + 1) << 16);
+        let custom = asked.custom.map_or(0, |custom| u64::from(custom.element_bytes) << 32 | (u64::from(custom.index) + 1) << 16);
         let part = match self.part.and_then(|(part, _)| part) {
             None => 0,
             Some(Part::Scales) => 1,
@@ -148,7 +151,7 @@ impl Call {
             number if number & EXPONENTS != 0 => Some(Part::Exponents { first: number & !EXPONENTS }),
             number => Some(Part::Integers { first: number - 3 }),
         };
-        let part = part.map(|part| (Some(part), Asked { kind, op, elements }));
+        let part = part.map(|part| (Some(part), Asked { kind, op, custom, elements }));
         let sparse = is_sparse.then_some(SparseStep { op, size: elements, number: root.0 });
         running.then_some(Call { number: words[0] as u32, kind, op, custom, elements, world, rank, part, sparse })
     }
@@ -439,6 +442,11 @@ mod tests {
             Call { part: Some((Some(Part::Integers { first: 256 }), first.asked())), ..first },
             Call { custom: Some(CustomCall { index: 0, element_bytes: 2 }), ..first },
             Call { custom: Some(CustomCall { index: 3, element_bytes: 1_024 }), ..first },
+            Call {
+                part: Some((Some(Part::Scales), Asked { custom: Some(CustomCall { index: 0, element_bytes: 2 }), ..first.asked() })),
+                custom: Some(CustomCall { index: 0, element_bytes: 2 }),
+                ..first
+            },
             sparse(first.op, 10, 0),
             sparse(first.op, 10, 1),
             sparse(first.op, 11, 0),

@@ -172,23 +172,21 @@ impl Communicator {
             None => None,
         };
         // Nobody returns before all have joined.
-        let barrier = (CollectiveKind::Barrier, copies(DType::U8), 0);
+        let barrier = (CollectiveKind::Barrier, copies(DType::U8).into(), 0);
         local.call_part((config.timeout * 2).min(TIMEOUT_MAX), barrier, (None, None), &mut Buffers::InPlace(&mut []))?;
         let between = between.map(|between| Box::new(between) as Box<dyn Level>);
         let levels = Arc::new(Levels::new(&config.job, around.hosts.clone(), config.rank, Box::new(local), between));
         let report = levels.report();
         tracing::info!(job = config.job, rank = config.rank, world = config.world, path = %report, "joined");
-        Ok(Communicator::build(config, Path::Hierarchy(Box::new(HierarchyPath::new(levels))), None, None, None, report))
+        let path = Path::Hierarchy(Box::new(HierarchyPath::new(&config, levels)));
+        Ok(Communicator::build(config, path, None, None, None, report))
     }
 
     /// What cannot be where ranks share hosts, which reduce in two steps.
     fn check_shared_hosts(config: &Config) -> Result<(), CommError> {
-        let wrong = |what, value: String, expected: &str| Err(ConfigError::Value { what, value, expected: expected.into() }.into());
-        if !config.operators.is_empty() {
-            return wrong("operators", format!("{} of them", config.operators.len()), "none where ranks share hosts of a fabric");
-        }
         if config.sums_by_tree() && config.transport == Transport::Udp {
-            return wrong("transport", "udp".into(), "auto where ranks share hosts and floats are summed in the order of a tree");
+            let expected = "auto where ranks share hosts and floats are summed in the order of a tree".into();
+            return Err(ConfigError::Value { what: "transport", value: "udp".into(), expected }.into());
         }
         Ok(())
     }
@@ -731,7 +729,7 @@ impl Level for Communicator {
     fn call_part(
         &self,
         timeout: Duration,
-        (kind, op, elements): (CollectiveKind, ElementOp, u64),
+        (kind, op, elements): (CollectiveKind, CallOp, u64),
         of: Of,
         buffers: &mut Buffers<'_>,
     ) -> Result<(), CommError> {

@@ -58,7 +58,10 @@ fn sparse_vectors_are_summed_by_the_switches_also_where_links_lose_packets() {
             }
             all_collectives::<f32>(&comm, 701);
         });
-        assert!(told.lock().unwrap().is_empty(), "{:?}", told.lock().unwrap());
+        // Once, by rank 0.
+        let told = told.lock().unwrap();
+        let by_hosts = |kind| format!("job \"sparse\": hosts do each {kind} by themselves, since flare has none");
+        assert_eq!(told[..], ["reduce", "reduce-scatter"].map(by_hosts), "{told:?}");
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::fabric::Running;
 use common::{PATIENT, at_all, configs, place, run};
 use fanin_comm::{CollectiveKind, CommError, Communicator, Config, CustomOperator, FailureKind, FaultPlan, Operator, Rank, Transport};
 
@@ -212,6 +213,112 @@ fn every_example_is_exact_in_shared_memory_and_alone() {
 #[test]
 fn every_example_is_exact_over_udp_where_packets_are_lost() {
     every_example(WORLD, Transport::Udp, FaultPlan { loss: 0.02, duplicate: 0.02, ..FaultPlan::default() });
+}
+
+/// The host of each rank: of three, one and two ranks, which are not in the order of ranks.
+const UNEVEN: [u32; 6] = [0, 1, 2, 0, 2, 0];
+
+fn with(configs: Vec<Config>, operators: &[CustomOperator]) -> Vec<Config> {
+    configs.into_iter().map(|config| Config { operators: operators.to_vec(), ..config }).collect()
+}
+
+#[test]
+fn every_example_is_exact_where_ranks_share_hosts_of_a_fabric() {
+    let running = Running::start(FaultPlan { loss: 0.01, duplicate: 0.01, seed: 3, ..FaultPlan::default() });
+    for (number, some) in CASES.chunks(4).enumerate() {
+        let world = UNEVEN.len() as u32;
+        let operators: Vec<CustomOperator> = some.iter().map(|case| case(world).operator).collect();
+        for system in ["canary", "flare"] {
+            let (configs, told) = running.configs_at(&format!("{system}{number}"), Some(system), &UNEVEN);
+            run(with(configs, &operators), move |comm| some.iter().for_each(|case| check(&comm, &case(world))));
+            // Where switches were asked for, who does not get them is told why, once.
+            let told = told.lock().unwrap();
+            let of = |name: &str| told.iter().filter(|text| text.contains(&format!("operator `{name}` is run by ranks"))).count();
+            // Their accumulators are no contributions, at any rank; what is too long for pairs is so between hosts.
+            let (gathered, between) = (["log_sum_exp", "majority"], ["top_k", "extremes"]);
+            let expected = |is_there: bool, count: usize| if is_there && system == "flare" { count } else { 0 };
+            for name in gathered.into_iter().chain(between) {
+                let is_there = operators.iter().any(|operator| operator.name() == name);
+                let count = if gathered.contains(&name) { world as usize } else { 3 };
+                assert_eq!(of(name), expected(is_there, count), "{name}: {told:?}");
+            }
+            assert_eq!(of("complex_product"), 0, "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn ranks_that_share_a_host_combine_before_anything_leaves_it() {
+    let running = Running::start(FaultPlan::default());
+    let product = complex_product(8);
+    let sent = |job: &str, hosts: &'static [u32]| -> u64 {
+        let (configs, _) = running.configs_at(job, Some("canary"), hosts);
+        let product = product.operator.clone();
+        let sent = run(with(configs, std::slice::from_ref(&product)), move |comm| {
+            let mut all = vec![[1.0f32, 1.0]; 200_000];
+            // Without what was sent again.
+            let packets = || {
+                let counters = comm.statistics().counters;
+                counters.packets_sent - counters.retransmitted_total()
+            };
+            let before = packets();
+            comm.allreduce_custom(&mut all, &product).unwrap();
+            // (1 + i)^4 = -4, (1 + i)^8 = 16
+            let expected = if comm.world() == 8 { [16.0, 0.0] } else { [-4.0, 0.0] };
+            assert!(all.iter().all(|z| *z == expected), "{:?}", all[0]);
+            packets() - before
+        });
+        sent.iter().sum()
+    };
+    // Twice the ranks at the same hosts send as much: what two ranks of a host have combined is as long as a vector.
+    let (alone, pairs) = (sent("alone", &[0, 1, 2, 3]), sent("pairs", &[0, 0, 1, 1, 2, 2, 3, 3]));
+    assert!(alone > 0 && pairs < alone + alone / 4, "{alone} {pairs}");
+}
+
+#[test]
+fn an_operator_that_fails_in_a_host_of_a_fabric_ends_its_job_at_all_hosts() {
+    let running = Running::start(FaultPlan::default());
+    let text = r#"(module (memory (export "memory") 1)
+        (func (export "fanin_abi") (result i32) i32.const 1) (func (export "element_bytes") (result i32) i32.const 4)
+        (func (export "combine") (param i32 i32 i32)) (func (export "finish") (param i32 i32 i32 i32) unreachable))"#;
+    let finish = CustomOperator::from_wasm("last", &wat::parse_str(text).unwrap()).unwrap();
+    for (job, operator, call) in [("first", module("bomb", "unreachable"), "combine"), ("last", finish, "finish")] {
+        let (configs, _) = running.configs_at(job, Some("canary"), &UNEVEN);
+        let other = running.configs_at(&format!("{job}-other"), Some("canary"), &[3, 3]).0;
+        let name = format!("operator `{}` (sha256 ", operator.name());
+        let errors = run(with(configs, std::slice::from_ref(&operator)), move |comm| {
+            let error = comm.allreduce_custom(&mut [7i32; 5_000], &operator).and_then(|()| comm.barrier()).unwrap_err();
+            assert_eq!(comm.barrier().unwrap_err().to_string(), error.to_string(), "a failed communicator says the same for ever");
+            error
+        });
+        for error in errors {
+            let text = error.to_string();
+            assert!(text.contains(&name) && text.contains(&format!(") failed in {call} of ")) && text.contains("unreachable"), "{text}");
+            assert!(error.suspect_rank().is_some(), "{text}");
+        }
+        run(other, |comm| {
+            let mut ones = [1f32; 100];
+            comm.allreduce(&mut ones, Operator::Sum).unwrap();
+            assert_eq!(ones, [2f32; 100]);
+        });
+    }
+}
+
+#[test]
+fn ranks_of_a_fabric_that_reduce_by_different_operators_all_hear_of_it() {
+    let running = Running::start(FaultPlan::default());
+    // Both are gathered: what travels is alike.
+    let operators = [example!("majority"), example!("log_sum_exp")];
+    let (configs, _) = running.configs_at("differ", Some("canary"), &UNEVEN);
+    for error in run(with(configs, &operators), move |comm| {
+        let mut vector = vec![0u8; 4_000];
+        let (operator, elements) = if comm.rank() == 4 { (&operators[1], 1_000) } else { (&operators[0], 4_000) };
+        let op = comm.operator(operator).unwrap();
+        comm.call_bytes_in_place(CollectiveKind::Allreduce, op, elements, &mut vector).unwrap_err()
+    }) {
+        let text = error.to_string();
+        assert!(text.contains("rank") && error.suspect_rank().is_some(), "{text}");
+    }
 }
 
 #[test]

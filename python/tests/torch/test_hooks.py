@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -94,6 +95,21 @@ def errors(rank: int, name: str) -> float:
 def test_errors_are_within_their_bounds(name: str, transport: str) -> None:
     """Against means in 64 bits; and the bound is not far away, so that the test would see a worse one."""
     shares = ranks.run(WORLD, errors, name, environ={"FANIN_TRANSPORT": transport})
+    assert all(0.3 < share <= 1.0 for share in shares), shares
+
+
+def errors_where_ranks_share_a_host(rank: int, store: str) -> float:
+    """Ranks 0 and 1 combine in the memory of their host first, and rank 2 is at another one."""
+    os.environ["FANIN_FABRIC_HOST"] = f"host{rank // 2}"
+    dist.init_process_group("fanin", init_method=f"file://{store}", rank=rank, world_size=WORLD, timeout=timedelta(seconds=60))
+    worst = errors(rank, "fp8")
+    assert report().transport == "shm+fabric"
+    return worst
+
+
+def test_errors_are_within_their_bounds_where_ranks_share_a_host_of_a_fabric(fabric: str, tmp_path: object) -> None:
+    """By the operator of the hook, in both steps."""
+    shares = ranks.run(WORLD, errors_where_ranks_share_a_host, f"{tmp_path}/store", backend="", environ={"FANIN_FABRIC": fabric})
     assert all(0.3 < share <= 1.0 for share in shares), shares
 
 

@@ -1,7 +1,8 @@
 """PyTorch's own tests of its distributed backends, as they come with the wheel, run on the backend ``fanin``.
 
 Which tests a backend has to pass is decided in there by the backend's name, when the module is imported; so it is imported for gloo, whose
-list is the longest for a CPU, and then runs on ``fanin``. What is left out, and why, is in ``upstream_exclusions.json``.
+list is the longest for a CPU, and then runs on ``fanin``: in shared memory, or as ``--over`` says. What is left out, and why, is in
+``upstream_exclusions.json``.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+import pytest
+import ranks
 import torch
+import torch.distributed as dist
 
 # Once, here, instead of in every process of every test.
-import fanin.torch  # noqa: F401
+import fanin.torch
 
 #: Processes of a test. Tests that skip themselves in a world of fewer than 8 get 8.
 WORLD = 4
@@ -55,6 +59,7 @@ BIG = {
 }
 
 
+@pytest.mark.usefixtures("way")
 class TestUpstream(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
     """One process a rank; forked, since all of them would import PyTorch again otherwise."""
 
@@ -83,3 +88,13 @@ for _excluded_tests in EXCLUSIONS:
         if not hasattr(TestUpstream, _name):
             raise AssertionError(f"upstream_exclusions.json: this PyTorch has no {_name}")
         setattr(TestUpstream, _name, _excluded(_excluded_tests["reason"]))
+
+
+def _transport(_rank: int) -> str:
+    dist.all_reduce(torch.ones(8))
+    return fanin.torch.report().transport
+
+
+def test_they_go_where_they_are_told(way: str) -> None:
+    """Groups of the processes that tests start."""
+    assert set(ranks.run(2, _transport)) == {{"memory": "shm", "switch": "udp", "fabric": "fabric"}[way]}

@@ -8,6 +8,8 @@
 //! | all-gather | all-gather | all-gather | broadcast |
 //! | broadcast, barrier | broadcast, barrier | broadcast, barrier | broadcast, barrier |
 //!
+//! Reductions by an operator that the job has brought along go the same ways; `own` has those that do not.
+//!
 //! The first rank of a host is at work between hosts with one part of a long vector while the next part is summed in the host.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,9 +21,13 @@ use fanin_control::FailureKind;
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
 use fanin_runtime::Statistics;
 
+mod own;
+
+use own::OwnOperators;
+
 use super::{PathReport, mean};
-use crate::call::{Buffers, Call, Of, copies};
-use crate::config::TIMEOUT_MAX;
+use crate::call::{Buffers, Call, CallOp, Of, RegisteredOperator, copies, is_copy};
+use crate::config::{Config, TIMEOUT_MAX};
 use crate::error::CommError;
 use crate::lock::locked;
 use crate::meeting::around::{Neighbours, place_of};
@@ -41,13 +47,8 @@ const AMONG: &str = "among ";
 /// A communicator that a hierarchy consists of.
 pub(crate) trait Level: Send + Sync {
     /// A part of a call, which waits so long.
-    fn call_part(
-        &self,
-        timeout: Duration,
-        call: (CollectiveKind, ElementOp, u64),
-        of: Of,
-        buffers: &mut Buffers<'_>,
-    ) -> Result<(), CommError>;
+    fn call_part(&self, timeout: Duration, call: (CollectiveKind, CallOp, u64), of: Of, buffers: &mut Buffers<'_>)
+    -> Result<(), CommError>;
 
     /// Ends its job for all ranks.
     fn abort(&self, text: &str);
@@ -81,6 +82,7 @@ pub(crate) struct HierarchyPath {
     shares: Vec<u8>,
     /// Sums of all shares, where this rank's vector has no room for them.
     sums: Vec<u8>,
+    own: OwnOperators,
 }
 
 /// A part of a vector on its way between hosts.
@@ -90,8 +92,8 @@ struct Travelling<'v> {
 }
 
 impl HierarchyPath {
-    pub(crate) fn new(levels: Arc<Levels>) -> Self {
-        HierarchyPath { levels, shares: Vec::new(), sums: Vec::new() }
+    pub(crate) fn new(config: &Config, levels: Arc<Levels>) -> Self {
+        HierarchyPath { levels, shares: Vec::new(), sums: Vec::new(), own: OwnOperators::new(config) }
     }
 
     /// The communicators that it goes by.
@@ -115,9 +117,11 @@ impl HierarchyPath {
         if let Some(failure) = locked(&self.levels.failure).clone() {
             return Err(failure);
         }
+        let gathered = call.custom.filter(|custom| !is_copy(call.kind) && !self.own.combines_in_steps(custom.index));
         let run = Run { path: self, call: &inner, timeout };
         match call.kind {
             _ if call.elements == 0 => run.barrier(),
+            _ if let Some(custom) = gathered => run.gathered(custom, buffers),
             CollectiveKind::Barrier => run.barrier(),
             CollectiveKind::Allreduce => run.allreduce(buffers),
             CollectiveKind::Reduce { root } => run.reduce(buffers, root),
@@ -237,7 +241,7 @@ impl Run<'_> {
     fn locally(
         &self,
         awaited: Awaited,
-        (kind, op, elements): (CollectiveKind, ElementOp, u64),
+        (kind, op, elements): (CollectiveKind, CallOp, u64),
         buffers: &mut Buffers<'_>,
     ) -> Result<(), CommError> {
         let timeout = match awaited {
@@ -249,7 +253,7 @@ impl Run<'_> {
     }
 
     /// A call among hosts, if this rank is one that goes there.
-    fn between(&self, kind: CollectiveKind, op: ElementOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+    fn between(&self, kind: CollectiveKind, op: CallOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
         let Some(between) = &self.path.levels.between else { return Ok(()) };
         let result = between.call_part((self.timeout + GRACE).min(TIMEOUT_MAX), (kind, op, elements), self.asked(), buffers);
         result.map_err(|error| self.path.levels.explain(error, false))
@@ -259,6 +263,11 @@ impl Run<'_> {
     fn asked(&self) -> Of {
         let call = self.call;
         (Some(call.part.unwrap_or((None, call.asked()))), call.sparse)
+    }
+
+    /// What is reduced by.
+    fn op(&self) -> CallOp {
+        self.call.custom.map_or(CallOp::BuiltIn(self.call.op), |custom| CallOp::Custom(RegisteredOperator(custom)))
     }
 
     fn is_first(&self) -> bool {
@@ -271,7 +280,7 @@ impl Run<'_> {
     }
 
     fn barrier(self) -> Result<(), CommError> {
-        let op = copies(DType::U8);
+        let op = CallOp::BuiltIn(copies(DType::U8));
         self.locally(Awaited::Ranks, (CollectiveKind::Barrier, op, 0), &mut Buffers::InPlace(&mut []))?;
         self.between(CollectiveKind::Barrier, op, 0, &mut Buffers::InPlace(&mut []))?;
         self.locally(Awaited::Hosts, (CollectiveKind::Barrier, op, 0), &mut Buffers::InPlace(&mut []))
@@ -284,7 +293,7 @@ impl Run<'_> {
 
     /// The sum of `vector` over all ranks, in place: at the first rank of each host that gets it and, where `is_told`, at all ranks of it.
     fn reduce_parts(&self, vector: &mut [u8], kind: CollectiveKind, is_told: bool) -> Result<(), CommError> {
-        let (width, op) = (self.call.width(), self.call.op);
+        let (width, op) = (self.call.width(), self.op());
         let part = (PART_BYTES as usize / width).max(1) * width;
         if vector.len() <= part {
             let elements = (vector.len() / width) as u64;
@@ -326,12 +335,12 @@ impl Run<'_> {
     /// The sum over the ranks of this host, at its first one, in place.
     fn reduce_here(&self, awaited: Awaited, vector: &mut [u8]) -> Result<(), CommError> {
         let elements = (vector.len() / self.call.width()) as u64;
-        self.locally(awaited, (CollectiveKind::Reduce { root: Rank(0) }, self.call.op, elements), &mut Buffers::InPlace(vector))
+        self.locally(awaited, (CollectiveKind::Reduce { root: Rank(0) }, self.op(), elements), &mut Buffers::InPlace(vector))
     }
 
     /// What the first rank of this host has, at all of them.
     fn tell_here(&self, vector: &mut [u8]) -> Result<(), CommError> {
-        let whole = (CollectiveKind::Broadcast { root: Rank(0) }, copies(DType::U8), vector.len() as u64);
+        let whole = (CollectiveKind::Broadcast { root: Rank(0) }, CallOp::BuiltIn(copies(DType::U8)), vector.len() as u64);
         self.locally(Awaited::Hosts, whole, &mut Buffers::InPlace(vector))
     }
 
@@ -361,7 +370,7 @@ impl Run<'_> {
     fn broadcast(self, buffers: &mut Buffers<'_>, root: Rank) -> Result<(), CommError> {
         let (host, place) = place_of(&self.path.levels.hosts, root.0);
         let vector = in_output(buffers);
-        let (bytes, op) = (vector.len() as u64, copies(DType::U8));
+        let (bytes, op) = (vector.len() as u64, CallOp::BuiltIn(copies(DType::U8)));
         let here = CollectiveKind::Broadcast { root: Rank(if host == self.path.levels.host { place as u32 } else { 0 }) };
         if host == self.path.levels.host {
             self.locally(Awaited::Ranks, (here, op, bytes), &mut Buffers::InPlace(vector))?;
@@ -374,7 +383,7 @@ impl Run<'_> {
     }
 
     fn all_gather(self, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
-        let (bytes, op) = (self.bytes(), copies(DType::U8));
+        let (bytes, op) = (self.bytes(), CallOp::BuiltIn(copies(DType::U8)));
         let (most, hosts) = (self.most(), self.path.levels.hosts.len());
         let mut shares = std::mem::take(&mut self.path.shares);
         shares.resize(hosts * most * bytes, 0);
@@ -384,7 +393,7 @@ impl Run<'_> {
     }
 
     /// As many shares for each host as the one with most ranks has: those of all ranks, host by host, then in the order of ranks.
-    fn gather(&self, buffers: &mut Buffers<'_>, shares: &mut [u8], (bytes, most, op): (usize, usize, ElementOp)) -> Result<(), CommError> {
+    fn gather(&self, buffers: &mut Buffers<'_>, shares: &mut [u8], (bytes, most, op): (usize, usize, CallOp)) -> Result<(), CommError> {
         let (path, own) = (&*self.path.levels, self.call.rank as usize * bytes);
         let here = path.hosts[path.host].ranks.len();
         let mine = path.host * most * bytes..;
@@ -442,7 +451,7 @@ impl Run<'_> {
         }
         let elements = most as u64 * self.call.elements;
         let here = &mut sums[..most * bytes];
-        self.between(CollectiveKind::ReduceScatter, self.call.op, elements, &mut Buffers::Apart { input: shares, output: here })?;
+        self.between(CollectiveKind::ReduceScatter, self.op(), elements, &mut Buffers::Apart { input: shares, output: here })?;
         self.tell_here(here)?;
         let mine = &here[path.place * bytes..][..bytes];
         match buffers {

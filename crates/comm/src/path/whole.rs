@@ -23,7 +23,7 @@ use crate::config::{Config, Fallback};
 use crate::link::Link;
 
 /// How much of each rank's vector is gathered at once for an operator of the job's own, in bytes.
-const GATHERED_BYTES: usize = 256 << 10;
+pub(super) const GATHERED_BYTES: usize = 256 << 10;
 
 /// Who sums.
 pub(crate) enum Jobs {
@@ -283,7 +283,7 @@ fn as_bytes(what: &CollectiveCall) -> CollectiveCall {
 }
 
 /// What two ranges have in common, if anything.
-fn overlap(one: Range<usize>, other: Range<usize>) -> Option<Range<usize>> {
+pub(super) fn overlap(one: Range<usize>, other: Range<usize>) -> Option<Range<usize>> {
     let both = one.start.max(other.start)..one.end.min(other.end);
     (both.start < both.end).then_some(both)
 }

@@ -105,14 +105,21 @@ impl Running {
     }
 
     pub fn configs(&self, job: &str, system: Option<&str>) -> (Vec<Config>, Told) {
+        let hosts: Vec<u32> = (0..WORLD).collect();
+        self.configs_at(job, system, &hosts)
+    }
+
+    /// Of ranks on these hosts, by rank.
+    pub fn configs_at(&self, job: &str, system: Option<&str>, hosts: &[u32]) -> (Vec<Config>, Told) {
         let told = Told::default();
-        let configs = (0..WORLD)
-            .map(|rank| {
+        let configs = (0..)
+            .zip(hosts)
+            .map(|(rank, host): (u32, &u32)| {
                 let told = told.clone();
-                let mut variables = vec![("FANIN_RANK", rank.to_string()), ("FANIN_WORLD", WORLD.to_string())];
+                let mut variables = vec![("FANIN_RANK", rank.to_string()), ("FANIN_WORLD", hosts.len().to_string())];
                 if let Meeting::Fabric(address) = self.meeting() {
                     variables.push(("FANIN_FABRIC", address));
-                    variables.push(("FANIN_FABRIC_HOST", format!("host{rank}")));
+                    variables.push(("FANIN_FABRIC_HOST", format!("host{host}")));
                 }
                 variables.extend(system.map(|system| ("FANIN_SYSTEM", system.to_owned())));
                 let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());

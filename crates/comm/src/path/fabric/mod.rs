@@ -9,7 +9,7 @@
 //! | `port` | this process's host: its socket, and the thread that answers between calls |
 //! | `own` | reductions by operators that the job has brought along, at the switches |
 
-mod own;
+pub(super) mod own;
 pub(crate) mod port;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,8 @@ pub(crate) struct FabricJobs {
     suffix: String,
     /// Operators of the job's own that no switch runs, and all ranks know it.
     by_ranks: BTreeSet<u8>,
+    /// Reductions that hosts do by themselves, and rank 0 has said so.
+    by_hosts: BTreeSet<&'static str>,
 }
 
 /// The system that sums dense vectors, of those that have been asked for.
@@ -129,6 +131,7 @@ impl FabricJobs {
             place: place.clone(),
             payload_bytes: admitted.payload_bytes,
             by_ranks: BTreeSet::new(),
+            by_hosts: BTreeSet::new(),
             jobs: BTreeMap::from([(Key::of(kind, op), first)]),
             suffix: if again { format!("/{:x}", admitted.instance) } else { String::new() },
         }
@@ -175,6 +178,7 @@ impl FabricJobs {
         let key = Key::of(what.kind, what.op);
         if !self.jobs.contains_key(&key) {
             may_begin(link, key)?;
+            self.tell_who_reduces(what.kind);
             let job = self.open(key, what.kind, what.op, link).map_err(|error| why_not(error, link))?;
             self.jobs.insert(key, job);
         }
@@ -188,6 +192,15 @@ impl FabricJobs {
     /// The system that runs calls of a kind.
     fn system_for(&self, kind: CollectiveKind) -> System {
         if self.system.offers(kind) { self.system } else { System::Exchange(ExchangeParameters::default()) }
+    }
+
+    /// Says once that a system whose switches sum leaves a kind of reductions to hosts. Who only copies has nothing summed.
+    fn tell_who_reduces(&mut self, kind: CollectiveKind) {
+        let is_told = self.config.rank == 0 && self.system.sums_at_switches() && !is_copy(kind) && !self.system.offers(kind);
+        if is_told && self.by_hosts.insert(kind.name()) {
+            let (job, kind, system) = (&self.config.job, kind.name(), self.config.system.unwrap_or(self.system).name());
+            self.config.notices.tell(&format!("job {job:?}: hosts do each {kind} by themselves, since {system} has none"));
+        }
     }
 
     /// The configuration of one more job of the communicator.

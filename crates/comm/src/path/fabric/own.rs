@@ -39,8 +39,7 @@ impl FabricJobs {
 
     fn ranks_run(&mut self, index: u8, name: &str, why: &str) {
         self.by_ranks.insert(index);
-        let job = &self.config.job;
-        self.config.notices.tell(&format!("job {job:?}: operator `{name}` is run by ranks, over vectors that are gathered, since {why}"));
+        self.config.notices.tell(&by_ranks(&self.config.job, name, why));
     }
 
     /// Reduces all ranks' vectors at the switches, where they do: see [`FabricJobs::runs_own`]. False where these do not take the job, and
@@ -133,6 +132,11 @@ impl FabricJob {
             _ => stop,
         }
     }
+}
+
+/// What is told where an operator of the job's own is not run by switches.
+pub(in crate::path) fn by_ranks(job: &str, name: &str, why: &str) -> String {
+    format!("job {job:?}: operator `{name}` is run by ranks, over vectors that are gathered, since {why}")
 }
 
 /// A type whose elements are as long, where pairs carry such.
