@@ -35,7 +35,7 @@ hello_interval = "50ms"
 hello_timeout = "1s"
 """
 #: How long processes may take, in seconds; it only bounds what would hang.
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 #: Where hosts of namespaces of their own meet, and where a manager there listens.
 PORT = 29500
 #: What ranks of one fabric's host have in their environment.
@@ -51,6 +51,7 @@ def free_ports(count: int) -> list[int]:
         try:
             tcp.bind(udp.getsockname())
         except OSError:
+            udp.close()
             tcp.close()
             continue
         held.append((udp, tcp))
