@@ -35,7 +35,7 @@ hello_interval = "50ms"
 hello_timeout = "1s"
 """
 #: How long processes may take, in seconds; it only bounds what would hang.
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 #: Where hosts of namespaces of their own meet, and where a manager there listens.
 PORT = 29500
 #: What ranks of one fabric's host have in their environment.
@@ -51,6 +51,7 @@ def free_ports(count: int) -> list[int]:
         try:
             tcp.bind(udp.getsockname())
         except OSError:
+            udp.close()
             tcp.close()
             continue
         held.append((udp, tcp))
@@ -244,7 +245,9 @@ def trains(case: Case) -> str:
                 fabric.restart(switch)
         said = training.said()
     assert result(said) == expected, said
-    assert f"{case.system} over the fabric" in said, said
+    # A static tree ends with its spine, as Canary's do not: hosts go on, and say so.
+    is_by_hosts = case.trouble == "spine killed" and case.system != "canary" and "switches that do not answer: spine0" in said
+    assert is_by_hosts or f"{case.system} over the fabric" in said, said
     if case.program == "topk" and case.trouble == "none":
         assert "sparse gradients by switch" in said, said
     return said
