@@ -92,7 +92,14 @@ pub(crate) const TRAINING: Model = Model {
         let done = ((time_ms * 1e3 / iteration_us) as usize).min(accuracy.len() - 1);
         let highest = accuracy.iter().copied().fold(0.0, f64::max);
         let until = accuracy.iter().position(|accuracy| *accuracy >= highest - TOLERANCE).unwrap_or(0);
-        Ok::<_, ModelError>(vec![done as f64, accuracy[done], highest, until as f64, until as f64 * iteration_us / 1e3, training.loss[done]])
+        Ok::<_, ModelError>(vec![
+            done as f64,
+            accuracy[done],
+            highest,
+            until as f64,
+            until as f64 * iteration_us / 1e3,
+            training.loss[done],
+        ])
     },
 };
 

@@ -171,7 +171,11 @@ impl Config {
         }
         let of_block = self.design.reserved(self.children);
         if self.l1 > 0 && self.l1 < of_block {
-            return refused("l1", f64::from(self.l1), format!("at least the {of_block} buffers that a block may need, or 0 for any number"));
+            return refused(
+                "l1",
+                f64::from(self.l1),
+                format!("at least the {of_block} buffers that a block may need, or 0 for any number"),
+            );
         }
         let packets = u64::from(self.blocks) * u64::from(self.children);
         if packets > 50_000_000 {

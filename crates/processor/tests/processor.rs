@@ -196,26 +196,28 @@ fn any_config() -> impl Strategy<Value = Config> {
     let designs = prop_oneof![Just(Design::Fixed), Just(Design::Single), (1..6u32).prop_map(Design::Multiple), Just(Design::Tree),];
     let ways = (0..2, 0..2, 0..3usize, 0..2, 0..4u32);
     (1..4u32, 1..5u32, 1..3u32, 1..20u32, 1..40u32, 1..50u32, designs, ways, 0..1000u64, 0.01..300.0f64).prop_map(
-        |(clusters, subsets, subset, children, blocks, window, design, (plain, skewed, sending, exponential, l1), seed, interarrival)| Config {
-            // Room for one to three blocks and a part of one more, or for all.
-            l1: if l1 == 0 { 0 } else { l1 * design.reserved(children) + l1 / 2 },
-            cores: clusters * subsets * subset,
-            cluster: subsets * subset,
-            subset,
-            scheduling: if plain == 1 { Scheduling::Plain } else { Scheduling::Hierarchical },
-            remote: 2.0,
-            map: if skewed == 1 { Map::Skewed } else { Map::Modulo },
-            children,
-            blocks,
-            window,
-            round_trip: 10.0,
-            sending: [Sending::Aligned, Sending::StaggeredInWindow, Sending::Staggered][sending],
-            arrivals: if exponential == 1 { Arrivals::Exponential } else { Arrivals::Regular },
-            interarrival,
-            design,
-            add: 100.0,
-            emit: 5.0,
-            seed,
+        |(clusters, subsets, subset, children, blocks, window, design, (plain, skewed, sending, exponential, l1), seed, interarrival)| {
+            Config {
+                // Room for one to three blocks and a part of one more, or for all.
+                l1: if l1 == 0 { 0 } else { l1 * design.reserved(children) + l1 / 2 },
+                cores: clusters * subsets * subset,
+                cluster: subsets * subset,
+                subset,
+                scheduling: if plain == 1 { Scheduling::Plain } else { Scheduling::Hierarchical },
+                remote: 2.0,
+                map: if skewed == 1 { Map::Skewed } else { Map::Modulo },
+                children,
+                blocks,
+                window,
+                round_trip: 10.0,
+                sending: [Sending::Aligned, Sending::StaggeredInWindow, Sending::Staggered][sending],
+                arrivals: if exponential == 1 { Arrivals::Exponential } else { Arrivals::Regular },
+                interarrival,
+                design,
+                add: 100.0,
+                emit: 5.0,
+                seed,
+            }
         },
     )
 }

@@ -82,7 +82,9 @@ pub fn check_working_memory(
     let Some(memory) = memory else { return Ok(()) };
     let key = "network.processor.l1";
     if faults.iter().any(|fault| fault.kind == TimedKind::SwitchDown) {
-        return Err(refuse.at(key, "no such key beside faults.timed of kind \"switch-down\": what its cores held is not followed through that"));
+        return Err(
+            refuse.at(key, "no such key beside faults.timed of kind \"switch-down\": what its cores held is not followed through that")
+        );
     }
     for job in jobs.iter().filter(|job| job.system.sums_at_switches()) {
         match job.spec(()).sum_bytes(&topology.map) {

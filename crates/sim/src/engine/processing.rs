@@ -131,7 +131,7 @@ impl<H> Processors<H> {
         let deal = |among: u64, hash: u64, number: u64| match self.config.map {
             BlockMap::Hash => hash % among,
             BlockMap::Modulo => number % among,
-            BlockMap::Skewed => (number + number / among) % among,
+            BlockMap::Skewed => number.wrapping_add(number / among) % among,
         };
         let mut task = self.spare.pop().unwrap_or_else(|| Box::new(Task::EMPTY));
         let outputs = std::mem::take(&mut task.outputs);
@@ -278,7 +278,8 @@ where
                 link.flags |= link_flags::HANDLED;
             }
         }
-        self.processors = Some(Box::new(Processors { config, at, processors, spare: Vec::new(), ready: VecDeque::new(), refused: Vec::new() }));
+        self.processors =
+            Some(Box::new(Processors { config, at, processors, spare: Vec::new(), ready: VecDeque::new(), refused: Vec::new() }));
         Ok(())
     }
 
