@@ -19,7 +19,7 @@ pub struct WorkingMemory {
 pub(crate) enum Room {
     /// It holds some, or no switch has an end of it.
     Held,
-    /// It has been given some for this packet. If the node does not take it, it has to be given back.
+    /// It has been given some for this packet. If the node does not take it, it has to be given back: the packet is a copy, and its sum has left.
     Given,
     /// There is none, or others have asked before.
     Full,
@@ -129,7 +129,9 @@ impl Clusters {
             return None;
         }
         self.clusters[cluster as usize].waiting.pop_front();
-        let tasks = self.waiting.remove(&block)?;
+        let mut tasks = self.waiting.remove(&block)?;
+        // They may all be copies of what has left meanwhile.
+        tasks[0].is_given = true;
         self.waiting_bytes -= tasks.iter().map(|task| task.bytes).sum::<u64>();
         self.give(&tasks[0], wanted);
         Some(tasks)

@@ -163,7 +163,7 @@ impl<H> Processors<H> {
                 self.refused.extend(processor.working.wait(task, self.config.memory_bytes / 2));
                 continue;
             }
-            task.is_given = room == Room::Given;
+            task.is_given |= room == Room::Given;
             processor.groups[group as usize].idle -= 1;
             task.taken_ps = now;
             processor.result.waited_ps += u128::from(now - task.arrived_ps);
