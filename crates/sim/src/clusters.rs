@@ -1,6 +1,8 @@
 //! The working memory of a switch's cores (Flare 4.3, 5): each cluster of them has its own (L1), in which blocks have their sums. A block holds
 //! memory from its first contribution until its sum leaves; contributions to blocks that find none wait, in the order in which they came.
 
+#![allow(clippy::vec_box, reason = "tasks are boxes everywhere, which are used again")]
+
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::tasks::Task;

@@ -99,6 +99,7 @@ pub(super) struct Processors<H> {
     /// Cores have these, and begin with them now.
     ready: VecDeque<Box<Task>>,
     /// Those that are dropped, since too much waits for working memory.
+    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
     refused: Vec<Box<Task>>,
 }
 
