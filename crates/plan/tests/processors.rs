@@ -118,8 +118,9 @@ fn sums_of_all_kinds_wait_for_working_memory() {
         assert!(tight.cluster_waits.is_some_and(|share| share > 0.0), "{storage} {tight:?}");
     }
     // Two jobs whose blocks differ in size share the memory.
-    let two =
-        format!("{}\n[[jobs]]\n{}", format!("{}\nworkers = 4\npatience = \"9s\"", job("array", "")), TREE.replace("\"1s\"", "\"1ms\""));
+    let shared = "\njobs_per_host = 2";
+    let sparse = format!("{}{shared}\nworkers = 4\npatience = \"9s\"", job("array", ""));
+    let two = format!("{sparse}\n[[jobs]]\n{}{shared}", TREE.replace("\"1s\"", "\"1ms\""));
     let both = record(&two, &cores(array + 5_000, "64KiB"));
     assert!(both.cluster_bytes_peak.is_some_and(|bytes| bytes > u64::from(array) && bytes <= u64::from(array + 5_000)), "{both:?}");
 }
