@@ -71,6 +71,9 @@ class Processor(_Processor, total=False):
     place_time: Time
     locks: bool
     memory: Bytes
+    l1: Bytes
+    cluster: int
+    map: Literal["hash", "modulo", "skewed"]
 
 
 class Hardware(TypedDict, total=False):

@@ -183,10 +183,10 @@ pub enum Event {
     /// Worker only: a block's sum is here, so long after the worker came to the block: by sending its contribution, or by passing a block that
     /// it leads (Canary).
     BlockTook(Duration),
-    /// Switch only: the sum of a sparse block has left, for which so many places of an array or a table were looked at (Flare 5). What that
-    /// costs is for the driver to say.
+    /// Switch only: all contributions to a block are in its sum, which leaves. For a sparse one, so many places of an array or a table were
+    /// looked at (Flare 5); what that costs is for the driver to say. Told by static trees and by Flare.
     Scanned {
-        /// Places, whether something was there or not.
+        /// Places, whether something was there or not; 0 of a dense sum.
         places: u32,
     },
     /// An operation failed at this node.

@@ -1,5 +1,5 @@
 //! A small network, trained for real by several workers whose gradients are summed as systems sum them: what an iteration is worth in accuracy, and
-//! with the time of an iteration how accuracy grows with time (A2TP, 6.4, Fig. 8).
+//! with the time of an iteration how accuracy grows with time (A2TP, 6.4, Fig. 8), and whether sums in another order train another network (NetReduce, 5.3, Fig. 12).
 //!
 //! Data are drawn: ten clouds in 16 dimensions that overlap, so that some points cannot be told apart. A layer of 24 units (tanh) and one of ten
 //! (softmax) learn by gradient descent with momentum, each worker from 16 points of its own in an iteration. Gradients are cut into fragments of 62
@@ -41,11 +41,11 @@ pub(crate) const TRAINING: Model = Model {
     name: "training",
     title: "A small network trained by workers whose gradients are summed: accuracy by iterations and by time",
     about: "A network of 658 weights is trained for real, on drawn data, from a seed. Sums of gradients: float (32-bit floats in the order of\n\
-            ranks), fixed (ATP and A2TP: integers of one scale; fragments with larger values as floats) or block (SwitchML: integers with an\n\
-            exponent for each fragment). Time is iterations times the time of one, which is given: it is not known here what a network takes.",
+            ranks, as NetReduce's accelerator adds them), fixed (ATP and A2TP: integers of one scale; fragments with larger values as floats), block\n\
+            (SwitchML: integers with an exponent for each fragment) or ring (32-bit floats; each rank's share of the vector begins at that rank). Time is iterations times the time of one, which is given: it is not known here what a network takes.",
     parameters: &[
         Parameter { key: "workers", title: "workers", usual: 4.0, whole: true, low: 1.0, high: 64.0, inclusive: true },
-        Parameter { key: "sums", title: "how gradients are summed", usual: 0.0, whole: true, low: 0.0, high: 2.0, inclusive: true },
+        Parameter { key: "sums", title: "how gradients are summed", usual: 0.0, whole: true, low: 0.0, high: 3.0, inclusive: true },
         Parameter {
             key: "iterations",
             title: "iterations of the training",
@@ -75,22 +75,31 @@ pub(crate) const TRAINING: Model = Model {
             inclusive: true,
         },
     ],
-    choices: &[Choice { key: "sums", names: &["float", "fixed", "block"] }],
+    choices: &[Choice { key: "sums", names: &["float", "fixed", "block", "ring"] }],
     quantities: &[
         Quantity { key: "done", title: "iterations done by then", equation: "time / time of an iteration" },
         Quantity { key: "accuracy", title: "accuracy by then", equation: "share of points told rightly" },
         Quantity { key: "accuracy_highest", title: "highest accuracy of the training", equation: "" },
         Quantity { key: "iterations_to_highest", title: "iterations until it is there but for 0.01", equation: "" },
         Quantity { key: "time_to_highest_ms", title: "time until then, in ms", equation: "iterations x time of an iteration" },
+        Quantity { key: "loss", title: "loss by then", equation: "mean cross entropy of points that it is not trained with" },
     ],
     evaluate: |parameters| {
         let &[workers, sums, iterations, seed, iteration_us, time_ms] = parameters else { unreachable!("six parameters") };
-        let sums = [Sums::Float, Sums::Fixed, Sums::Block][sums as usize];
-        let accuracy = kept(workers as u32, sums, iterations as usize, seed as u64);
+        let sums = [Sums::Float, Sums::Fixed, Sums::Block, Sums::Ring][sums as usize];
+        let training = kept(workers as u32, sums, iterations as usize, seed as u64);
+        let accuracy = &training.accuracy;
         let done = ((time_ms * 1e3 / iteration_us) as usize).min(accuracy.len() - 1);
         let highest = accuracy.iter().copied().fold(0.0, f64::max);
         let until = accuracy.iter().position(|accuracy| *accuracy >= highest - TOLERANCE).unwrap_or(0);
-        Ok::<_, ModelError>(vec![done as f64, accuracy[done], highest, until as f64, until as f64 * iteration_us / 1e3])
+        Ok::<_, ModelError>(vec![
+            done as f64,
+            accuracy[done],
+            highest,
+            until as f64,
+            until as f64 * iteration_us / 1e3,
+            training.loss[done],
+        ])
     },
 };
 
@@ -103,21 +112,33 @@ pub enum Sums {
     Fixed,
     /// Integers with an exponent for each fragment, that of its largest element at any worker (SwitchML).
     Block,
+    /// 32-bit floats round a ring: the sum of each rank's share of the vector begins at that rank.
+    Ring,
+}
+
+/// What became of a training, before the first iteration and after each.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Training {
+    /// The share of held-out points that the network tells rightly.
+    pub accuracy: Vec<f64>,
+    /// Their mean cross entropy.
+    pub loss: Vec<f64>,
 }
 
 /// [`train`], once in a process for what it depends on: neither the time of an iteration nor the time that is asked for is among that.
-fn kept(workers: u32, sums: Sums, iterations: usize, seed: u64) -> Arc<[f64]> {
-    static TRAININGS: Memo<(u32, Sums, usize, u64), Arc<[f64]>> = Memo::new(100);
+fn kept(workers: u32, sums: Sums, iterations: usize, seed: u64) -> Arc<Training> {
+    static TRAININGS: Memo<(u32, Sums, usize, u64), Arc<Training>> = Memo::new(100);
     TRAININGS.get((workers, sums, iterations, seed), || train(workers, sums, iterations, seed).into())
 }
 
-/// The accuracy before the first iteration, and after each.
-pub fn train(workers: u32, sums: Sums, iterations: usize, seed: u64) -> Vec<f64> {
+/// Trains by `workers` workers.
+pub fn train(workers: u32, sums: Sums, iterations: usize, seed: u64) -> Training {
     let data = Data::new(seed);
     let held_out: Vec<Point> = (0..HELD_OUT).map(|number| data.point(number)).collect();
     let mut weights = first_weights(seed);
     let mut velocity = vec![0.0; SIZE];
-    let mut accuracy = vec![share_told(&weights, &held_out)];
+    let (told, lost) = judge(&weights, &held_out);
+    let mut training = Training { accuracy: vec![told], loss: vec![lost] };
     for iteration in 0..iterations as u64 {
         let of_rank = |rank: u64| {
             let first = HELD_OUT + (iteration * u64::from(workers) + rank) * BATCH;
@@ -128,14 +149,19 @@ pub fn train(workers: u32, sums: Sums, iterations: usize, seed: u64) -> Vec<f64>
             *velocity = MOMENTUM * *velocity + mean;
             *weight -= RATE * *velocity;
         }
-        accuracy.push(share_told(&weights, &held_out));
+        let (told, lost) = judge(&weights, &held_out);
+        training.accuracy.push(told);
+        training.loss.push(lost);
     }
-    accuracy
+    training
 }
 
 /// The mean of the workers' gradients, fragment by fragment, by the arithmetic of a system.
 fn mean(gradients: &[Vec<f32>], sums: Sums) -> Vec<f32> {
     let workers = gradients.len() as u32;
+    if sums == Sums::Ring {
+        return (0..SIZE).map(|place| round_ring(gradients, place) / workers as f32).collect();
+    }
     let mut mean = Vec::with_capacity(SIZE);
     for begin in (0..SIZE).step_by(FRAGMENT) {
         let range = begin..SIZE.min(begin + FRAGMENT);
@@ -151,6 +177,12 @@ fn mean(gradients: &[Vec<f32>], sums: Sums) -> Vec<f32> {
         mean.extend(in_integers(&fragments, exponent));
     }
     mean
+}
+
+/// The sum at a place of the vector, from the rank on whose share it is in, to the one before it.
+fn round_ring(gradients: &[Vec<f32>], place: usize) -> f32 {
+    let first = place * gradients.len() / SIZE;
+    gradients.iter().cycle().skip(first).take(gradients.len()).map(|gradient| gradient[place]).fold(0.0, |sum, value| sum + value)
 }
 
 /// The mean of fragments as integers: converted at workers, added as a switch does, converted back.
@@ -232,13 +264,16 @@ fn forward(weights: &[f32], at: &[f32]) -> (Vec<f32>, Vec<f32>) {
     (hidden, said)
 }
 
-/// The share of points whose class is what the network says.
-fn share_told(weights: &[f32], points: &[Point]) -> f64 {
-    let is_told = |point: &&Point| {
+/// The share of points whose class is what the network says, and the mean of what it is short of saying (cross entropy).
+fn judge(weights: &[f32], points: &[Point]) -> (f64, f64) {
+    let (mut told, mut lost) = (0usize, 0.0);
+    for point in points {
         let said = forward(weights, &point.at).1;
-        said.iter().enumerate().all(|(class, value)| class == point.class || *value < said[point.class])
-    };
-    points.iter().filter(is_told).count() as f64 / points.len() as f64
+        let own = said[point.class];
+        told += usize::from(said.iter().enumerate().all(|(class, value)| class == point.class || *value < own));
+        lost += libm::log(said.iter().map(|value| libm::exp(f64::from(value - own))).sum::<f64>());
+    }
+    (told as f64 / points.len() as f64, lost / points.len() as f64)
 }
 
 /// The mean gradient of the cross entropy over some points.
@@ -304,10 +339,13 @@ mod tests {
 
     #[test]
     fn it_learns_and_a_seed_fixes_it() {
-        let accuracy = train(4, Sums::Float, 150, 1);
+        let training = train(4, Sums::Float, 150, 1);
+        let Training { accuracy, loss } = &training;
         assert!(accuracy[0] < 0.25 && accuracy[150] > 0.75, "{} to {}", accuracy[0], accuracy[150]);
-        assert_eq!(accuracy, train(4, Sums::Float, 150, 1));
-        assert_ne!(accuracy, train(4, Sums::Float, 150, 2));
+        // Ten classes, of which it knows nothing at first: about the logarithm of ten.
+        assert!((1.8..3.5).contains(&loss[0]) && loss[150] < loss[0] / 2.0, "{} to {}", loss[0], loss[150]);
+        assert_eq!(training, train(4, Sums::Float, 150, 1));
+        assert_ne!(training, train(4, Sums::Float, 150, 2));
     }
 
     /// An integer's last place is 2^-29 for four workers: gradients differ by no more than that and a float's own rounding.
@@ -318,13 +356,25 @@ mod tests {
         let of_rank = |rank: u64| gradient(&weights, (rank * BATCH..(rank + 1) * BATCH).map(|number| data.point(number)));
         let gradients: Vec<Vec<f32>> = (0..4).map(of_rank).collect();
         let exact = |place: usize| gradients.iter().map(|gradient| f64::from(gradient[place])).sum::<f64>() / 4.0;
-        for sums in [Sums::Float, Sums::Fixed, Sums::Block] {
+        for sums in [Sums::Float, Sums::Fixed, Sums::Block, Sums::Ring] {
             let mean = mean(&gradients, sums);
             let error = |place: usize| (f64::from(mean[place]) - exact(place)).abs();
             let worst = (0..SIZE).map(error).fold(0.0, f64::max);
             assert!(worst < 2e-8 && mean.len() == SIZE, "{sums:?}: {worst}");
         }
         assert_ne!(mean(&gradients, Sums::Fixed), mean(&gradients, Sums::Block), "they round differently");
+        assert_ne!(mean(&gradients, Sums::Float), mean(&gradients, Sums::Ring), "they round differently");
+        // Of two ranks there is one order.
+        assert_eq!(mean(&gradients[..2], Sums::Float), mean(&gradients[..2], Sums::Ring));
+    }
+
+    /// The quarter of the vector that is rank 1's begins with its gradient: 1 + 1e8 - 1e8 is 0 in one order and 1 in another.
+    #[test]
+    fn shares_of_a_ring_begin_at_their_ranks() {
+        let gradients: Vec<Vec<f32>> = [1.0, 1e8, -1e8, 0.0].map(|value| vec![value; SIZE]).into();
+        let by_share = |sums| [0, 1, 2, 3].map(|share| mean(&gradients, sums)[share * SIZE / 4 + 2]);
+        assert_eq!(by_share(Sums::Float), [0.0; 4]);
+        assert_eq!(by_share(Sums::Ring), [0.0, 0.25, 0.0, 0.0]);
     }
 
     /// A fragment in which one worker has an element of 2^0 or more goes as floats: nothing is cut off.

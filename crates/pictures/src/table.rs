@@ -245,10 +245,26 @@ const EXTRAS: [Extra; 6] = [
     Extra { title: "background (Gb/s)", value: |run| run.congested.then_some(run.background_gbps), digits: 1 },
 ];
 
+/// What workers do, as a column.
+const COLLECTIVE: &str = "collective";
+
+/// Whether an axis says what the column of collectives would say. One of this name that says something else, of one job among others, gets the whole
+/// key for its name.
+fn name_collectives(plan: &Plan, finished: &[Finished], axes: &mut [String]) -> bool {
+    let Some(axis) = axes.iter().position(|axis| axis == COLLECTIVE) else { return false };
+    let says = |run: &Finished| run.record.collective.as_ref() == plan.points[run.point].labels.get(axis);
+    let is_swept = finished.iter().all(says);
+    if !is_swept {
+        axes[axis].clone_from(&plan.axes[axis].name);
+    }
+    is_swept
+}
+
 fn table(plan: &Plan, finished: &[Finished]) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-    let axes = axis_names(plan);
+    let mut axes = axis_names(plan);
+    let is_swept = name_collectives(plan, finished, &mut axes);
     let mut header = axes.clone();
     if axes.is_empty() {
         header.push("system".into());
@@ -256,7 +272,8 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
     // What ran is never left unsaid: hosts do by messages what a job's system does not have.
     let with_collectives = finished.iter().any(|run| run.record.ran.is_some());
     if with_collectives {
-        header.extend(["collective".into(), "ran".into()]);
+        header.extend((!is_swept).then(|| COLLECTIVE.to_string()));
+        header.push("ran".into());
     }
     let texts = header.len();
     let with_jobs = finished.iter().any(|run| run.record.workers > 0);
@@ -285,7 +302,8 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
         if with_collectives {
             let text =
                 |value: fn(&RunRecord) -> Option<&String>| Cell::new(runs.first().and_then(|run| value(run)).map_or("", String::as_str));
-            row.extend([text(|run| run.collective.as_ref()), text(|run| run.ran.as_ref())]);
+            row.extend((!is_swept).then(|| text(|run| run.collective.as_ref())));
+            row.push(text(|run| run.ran.as_ref()));
         }
         if with_vectors {
             row.push(spread(&runs, |run| run.completion_us, 1));
@@ -345,5 +363,39 @@ fn verdict(runs: &[&RunRecord]) -> Cell {
         (0, 0) => Cell::new(runs.first().map_or("-", |run| run.census.as_str())),
         (0, failed) => Cell::new(format!("{failed} FAILED")).fg(Color::Red),
         (wrong, _) => Cell::new(format!("{wrong} NOT EXACT")).fg(Color::Red),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(jobs: &str, sweep: &str) -> Vec<String> {
+        let text = format!("[network]\nshape = \"star\"\nhosts = 4\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n{jobs}\n[sweep]\n{sweep}\n");
+        let plan = Plan::parse("plan.toml", &text, &[], None).unwrap();
+        let finished = fanin_plan::run::run(&plan, 1, || true).unwrap();
+        let lines = table(&plan, &finished).to_string();
+        lines.lines().next().unwrap().split("  ").map(str::trim).filter(|title| !title.is_empty()).map(str::to_string).collect()
+    }
+
+    const JOB: &str = "[[jobs]]\nsystem = \"ring\"\ncollective = \"all-reduce\"\nmessage = \"4KB\"\nworkers = 2\n";
+
+    #[test]
+    fn no_two_columns_have_one_title() {
+        for (jobs, sweep, titles) in [
+            (JOB.to_string(), "\"jobs.0.collective\" = [\"all-reduce\", \"all-gather\"]", &["collective", "ran"][..]),
+            (JOB.to_string(), "\"jobs.0.workers\" = [2, 4]", &["workers", "collective", "ran"]),
+            // One job's of two is not what both do.
+            (JOB.repeat(2), "\"jobs.1.collective\" = [\"all-gather\"]", &["jobs.1.collective", "collective", "ran"]),
+            (
+                JOB.repeat(2),
+                "\"jobs.0.collective\" = [\"all-gather\"]\n\"jobs.1.collective\" = [\"all-gather\"]",
+                &["jobs.0.collective", "jobs.1.collective", "collective", "ran"],
+            ),
+        ] {
+            let header = header(&jobs, sweep);
+            assert_eq!(header[..titles.len()], *titles, "{header:?}");
+            assert!(header.iter().all(|title| header.iter().filter(|other| *other == title).count() == 1), "{header:?}");
+        }
     }
 }

@@ -84,6 +84,8 @@ pub(crate) struct Block {
     pub arrived: u32,
     /// When the first one came.
     pub began: u64,
+    /// Its cluster's memory has room for it.
+    pub has_room: bool,
     pub buffers: Vec<Buffer>,
     /// By level, from the leaves on, and place.
     pub tree: Vec<Vec<Option<Done>>>,

@@ -19,6 +19,18 @@ pub enum Design {
     Tree,
 }
 
+impl Design {
+    /// The most buffers that a block of so many children can have at a time. A node of a tree that has one is the sum of two children or more.
+    pub fn reserved(self, children: u32) -> u32 {
+        match self {
+            Design::Fixed => 0,
+            Design::Single => 1,
+            Design::Multiple(count) => count,
+            Design::Tree => children / 2,
+        }
+    }
+}
+
 /// Who may process a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheduling {
@@ -89,6 +101,12 @@ pub struct Config {
     pub interarrival: f64,
     /// Working memory.
     pub design: Design,
+    /// Buffers that the memory of a cluster has room for (L1); 0: any number. A block takes all that it may need when its first packet is
+    /// begun with, [`Design::reserved`] of them, so that no two blocks wait for each other; a packet whose block finds too few stays in packet
+    /// memory, at its place in the queue, while its core goes on with others. Blocks get memory in the order in which they asked. The
+    /// paper lets hosts have no more blocks under way than there are buffers (Flare 4.3), and does not say what happens else: blocks are
+    /// dealt out to clusters, so that one may be full although all of them together are not.
+    pub l1: u32,
     /// Cycles to add a packet to a buffer (A), or to copy it there.
     pub add: f64,
     /// Cycles to send a packet on.
@@ -118,6 +136,14 @@ impl Config {
         }
     }
 
+    /// The cluster in whose memory a share's blocks have their buffers.
+    pub(crate) fn cluster_of(&self, share: u32) -> u32 {
+        match self.scheduling {
+            Scheduling::Hierarchical => share * self.subset / self.cluster,
+            Scheduling::Plain => share,
+        }
+    }
+
     /// Whether it can be simulated.
     ///
     /// # Errors
@@ -142,6 +168,14 @@ impl Config {
         }
         if self.scheduling == Scheduling::Hierarchical && !self.cluster.is_multiple_of(self.subset) {
             return refused("subset", f64::from(self.subset), format!("a divisor of the cores of a cluster ({})", self.cluster));
+        }
+        let of_block = self.design.reserved(self.children);
+        if self.l1 > 0 && self.l1 < of_block {
+            return refused(
+                "l1",
+                f64::from(self.l1),
+                format!("at least the {of_block} buffers that a block may need, or 0 for any number"),
+            );
         }
         let packets = u64::from(self.blocks) * u64::from(self.children);
         if packets > 50_000_000 {

@@ -51,7 +51,7 @@ impl Cores {
         }
     }
 
-    fn share(&self, block: u32) -> u32 {
+    pub fn share(&self, block: u32) -> u32 {
         match self.map {
             Map::Modulo => block % self.shares,
             Map::Skewed => (block + block / self.shares) % self.shares,
@@ -83,6 +83,25 @@ impl Cores {
             subset.free.push(core);
         }
         next
+    }
+
+    /// Packets that have waited for memory, oldest first, are before all that have come since: the cores that begin at once with some of them.
+    pub fn give_back(&mut self, packets: impl DoubleEndedIterator<Item = Packet>) -> Vec<(u32, Packet)> {
+        let mut begun = Vec::new();
+        let mut numbers = Vec::new();
+        for packet in packets.rev() {
+            let number = if self.subsets.len() == 1 { 0 } else { self.share(packet.block) } as usize;
+            self.subsets[number].waiting.push_front(packet);
+            numbers.push(number);
+        }
+        for number in numbers {
+            let subset = &mut self.subsets[number];
+            subset.longest = subset.longest.max(subset.waiting.len());
+            if let Some(core) = subset.free.pop_if(|_| !subset.waiting.is_empty()) {
+                begun.extend(subset.waiting.pop_front().map(|packet| (core, packet)));
+            }
+        }
+        begun
     }
 
     /// The most packets that waited before a subset at once, for each of its cores (Q).

@@ -9,6 +9,7 @@
 //! | `cores` | which core gets which packet: hierarchical and plain first come, first served |
 //! | `handlers` | what a core does with a packet: one buffer, several buffers, a tree |
 //! | `blocks` | what a block has at a time: counts, locks, buffers, the tree's nodes |
+//! | `memory` | what clusters keep buffers in: room for blocks, and packets that wait for it |
 //! | `gauge` | numbers over time: largest and mean |
 //! | [`mod@run`] | the event loop and what comes out |
 //!
@@ -19,6 +20,7 @@ mod blocks;
 pub mod config;
 mod cores;
 mod gauge;
+mod memory;
 pub mod run;
 mod sending;
 

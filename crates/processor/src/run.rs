@@ -9,6 +9,7 @@ use crate::blocks::{Block, Buffer, Sum};
 use crate::config::{Config, ConfigError, Design, TICKS, ticks};
 use crate::cores::{Cores, Packet};
 use crate::gauge::Gauge;
+use crate::memory::Memory;
 use crate::sending::Hosts;
 use handlers::{Phase, Task};
 
@@ -48,6 +49,10 @@ pub struct Outcome {
     pub buffers: u64,
     /// Their mean over time.
     pub buffers_mean: f64,
+    /// The most that one cluster has reserved ([`Design::reserved`] for each of its blocks).
+    pub reserved: u32,
+    /// Packets whose cluster had no room for their block when a core was to begin with them.
+    pub waited: u64,
     /// Share of the time of cores with packets in which they wait for locks.
     pub contention: f64,
     /// Share of the time of all cores in which they have packets.
@@ -62,6 +67,8 @@ pub(crate) struct Switch<'a> {
     pub now: u64,
     pub blocks: Vec<Block>,
     pub cores: Cores,
+    memory: Memory,
+    reserved: u32,
     /// By core.
     pub tasks: Vec<Option<Task>>,
     /// Packets in packet memory.
@@ -95,6 +102,8 @@ pub fn run(config: &Config) -> Result<Outcome, ConfigError> {
         now: 0,
         blocks: vec![Block::default(); config.blocks as usize],
         cores: Cores::new(config),
+        memory: Memory::new(config),
+        reserved: 0,
         tasks: vec![None; config.cores as usize],
         packets: Gauge::default(),
         buffers: Gauge::default(),
@@ -143,9 +152,44 @@ impl Switch<'_> {
             self.packets.take(self.now, 1);
         }
         self.tasks[core as usize] = None;
-        match self.cores.next(core) {
-            Some(packet) => self.begin(core, packet),
-            None => self.busy.take(self.now, 1),
+        self.go_on(core);
+    }
+
+    /// A core is free: it begins with the first packet whose block has room.
+    fn go_on(&mut self, core: u32) {
+        while let Some(packet) = self.cores.next(core) {
+            if self.has_room(packet) {
+                return self.begin(core, packet);
+            }
+        }
+        self.busy.take(self.now, 1);
+    }
+
+    /// Whether a packet's block has room in its cluster's memory; else the packet waits there.
+    fn has_room(&mut self, packet: Packet) -> bool {
+        let cluster = self.config.cluster_of(self.cores.share(packet.block));
+        let block = &mut self.blocks[packet.block as usize];
+        if !block.has_room {
+            block.has_room = self.memory.reserve(cluster);
+            if !block.has_room {
+                self.memory.wait(cluster, packet);
+                return false;
+            }
+            self.reserved = self.reserved.max(self.memory.most_reserved());
+        }
+        true
+    }
+
+    /// A block's memory is free: those that wait for it have it, and their packets go before all that have come since.
+    fn release(&mut self, block: u32) {
+        let granted = self.memory.release(self.config.cluster_of(self.cores.share(block)));
+        for (block, _) in &granted {
+            self.blocks[*block as usize].has_room = true;
+        }
+        let packets: Vec<Packet> = granted.into_iter().flat_map(|(_, packets)| packets).collect();
+        for (core, packet) in self.cores.give_back(packets.into_iter()) {
+            self.busy.add(self.now, 1);
+            self.begin(core, packet);
         }
     }
 
@@ -170,7 +214,7 @@ impl Switch<'_> {
         block.arrived += 1;
         if let Some(core) = self.cores.give(packet) {
             self.busy.add(self.now, 1);
-            self.begin(core, packet);
+            if self.has_room(packet) { self.begin(core, packet) } else { self.go_on(core) }
         }
     }
 
@@ -218,6 +262,7 @@ impl Switch<'_> {
         self.latency_sum += u128::from(latency);
         self.latency_max = self.latency_max.max(latency);
         self.last = self.now;
+        self.release(block);
         self.schedule(self.now + ticks(self.config.round_trip), Happening::Ended(block));
     }
 
@@ -252,6 +297,8 @@ impl Switch<'_> {
             latency_mean: share(self.latency_sum as f64 / TICKS, f64::from(self.completed)),
             buffers: self.buffers.largest(),
             buffers_mean: self.buffers.mean(end),
+            reserved: self.reserved,
+            waited: self.memory.waited(),
             contention: share(self.spun as f64, busy),
             busy: share(busy, end as f64 * f64::from(self.config.cores)),
             results: self.blocks.iter().map(|block| block.result.map(|sum| sum.value)).collect(),

@@ -20,6 +20,7 @@ fn example() -> Config {
         arrivals: Arrivals::Regular,
         interarrival: 1.0,
         design: Design::Fixed,
+        l1: 0,
         add: 4.0,
         emit: 0.0,
         seed: 1,
@@ -122,6 +123,61 @@ fn a_tree_gives_the_same_bits_whatever_comes_first() {
     }
 }
 
+/// Two cores of one cluster, two hosts in step, a packet every two cycles from each, four cycles an addition: blocks begin at 0, 2, 4, ...
+fn pairs(design: Design, l1: u32) -> Outcome {
+    let config = Config { cores: 2, cluster: 2, subset: 2, children: 2, blocks: 3, interarrival: 1.0, design, l1, emit: 1.0, ..example() };
+    done(&config)
+}
+
+#[test]
+fn a_block_without_a_buffer_waits_until_another_has_ended() {
+    // Packets by when they come: a0 0, b0 1, a1 2, b1 3, a2 4, b2 5; letters are hosts, numbers blocks.
+    // One buffer a block, any number. Core 0 adds a0 until 4, core 1 spins with b0 from 1 and adds it until 8, and sends until 9. Core 0 has a1 from
+    // 4 to 8; b1 from 8 to 12 and 13; core 1 has a2 from 9 to 13 and b2 begins at core 0 with that: 17, and 18 when it is sent.
+    let free = pairs(Design::Single, 0);
+    assert_eq!((free.cycles, free.buffers, free.reserved, free.waited), (18.0, 2, 2, 0));
+    // One buffer in all. From 4 on core 0 has nothing: a1, b1, a2 and b2 wait until block 0 has been sent at 9. Then a1 9 to 13, b1 spins and is added
+    // until 17, sent at 18; a2 18 to 22 (core 0 was free at 13 and had looked at a2), b2 until 26, sent at 27.
+    let tight = pairs(Design::Single, 1);
+    assert_eq!((tight.cycles, tight.buffers, tight.reserved, tight.waited), (27.0, 1, 1, 4));
+    // Two are as many as there are blocks under way: nobody waits.
+    assert_eq!(pairs(Design::Single, 2), free);
+}
+
+#[test]
+fn several_buffers_a_block_are_reserved_together() {
+    // Two buffers of one block, room for three: one block at a time, as with room for two. a0 0 to 4, b0 1 to 5 beside it, merged until 9, sent at 10;
+    // a1 and b1 both begin at 10, end at 14; one of them is last, merges until 18 and sends at 19; block 2 from 19 on: 28.
+    for l1 in [2, 3] {
+        let tight = pairs(Design::Multiple(2), l1);
+        assert_eq!((tight.cycles, tight.buffers, tight.reserved, tight.waited), (28.0, 2, 2, 4));
+    }
+    assert!(pairs(Design::Multiple(2), 4).cycles < 28.0);
+}
+
+#[test]
+fn a_tree_reserves_what_its_children_may_need() {
+    // Four children in step: two pairs at most at a time. Room for three buffers is room for one block, four for two.
+    let tree = |l1| done(&Config { cores: 4, cluster: 4, subset: 4, blocks: 8, add: 40.0, design: Design::Tree, l1, ..example() });
+    let (one, two, any) = (tree(3), tree(4), tree(0));
+    assert_eq!((one.reserved, two.reserved), (2, 4));
+    assert!(one.cycles > two.cycles && two.cycles > any.cycles, "{one:?}\n{two:?}\n{any:?}");
+    assert!(one.buffers <= 2 && two.buffers <= 4 && any.buffers > 4);
+    // The order of additions is the same whoever has waited.
+    assert_eq!(one.results, any.results);
+}
+
+#[test]
+fn a_window_of_what_there_is_room_for_never_waits() {
+    // Two clusters of two cores, blocks dealt out in turn, room for one block each: two blocks under way never meet (Flare 4.3: no more blocks under
+    // way than buffers), three do.
+    let config = Config { cores: 4, cluster: 2, subset: 2, children: 2, blocks: 32, window: 2, design: Design::Single, l1: 1, ..example() };
+    let (two, three) = (done(&config), done(&Config { window: 3, ..config.clone() }));
+    assert_eq!((two.waited, two.reserved, two.completed), (0, 1, 32));
+    assert!(three.waited > 0 && three.completed == 32, "{three:?}");
+    assert_eq!(done(&Config { window: 3, l1: 2, ..config }).waited, 0);
+}
+
 #[test]
 fn buffers_in_use_are_rate_times_time() {
     // Little's law, from what is measured apart: blocks a cycle, and how long each is under way.
@@ -138,26 +194,30 @@ fn the_same_configuration_gives_the_same_outcome() {
 
 fn any_config() -> impl Strategy<Value = Config> {
     let designs = prop_oneof![Just(Design::Fixed), Just(Design::Single), (1..6u32).prop_map(Design::Multiple), Just(Design::Tree),];
-    let ways = (0..2, 0..2, 0..3usize, 0..2);
+    let ways = (0..2, 0..2, 0..3usize, 0..2, 0..4u32);
     (1..4u32, 1..5u32, 1..3u32, 1..20u32, 1..40u32, 1..50u32, designs, ways, 0..1000u64, 0.01..300.0f64).prop_map(
-        |(clusters, subsets, subset, children, blocks, window, design, (plain, skewed, sending, exponential), seed, interarrival)| Config {
-            cores: clusters * subsets * subset,
-            cluster: subsets * subset,
-            subset,
-            scheduling: if plain == 1 { Scheduling::Plain } else { Scheduling::Hierarchical },
-            remote: 2.0,
-            map: if skewed == 1 { Map::Skewed } else { Map::Modulo },
-            children,
-            blocks,
-            window,
-            round_trip: 10.0,
-            sending: [Sending::Aligned, Sending::StaggeredInWindow, Sending::Staggered][sending],
-            arrivals: if exponential == 1 { Arrivals::Exponential } else { Arrivals::Regular },
-            interarrival,
-            design,
-            add: 100.0,
-            emit: 5.0,
-            seed,
+        |(clusters, subsets, subset, children, blocks, window, design, (plain, skewed, sending, exponential, l1), seed, interarrival)| {
+            Config {
+                // Room for one to three blocks and a part of one more, or for all.
+                l1: if l1 == 0 { 0 } else { l1 * design.reserved(children) + l1 / 2 },
+                cores: clusters * subsets * subset,
+                cluster: subsets * subset,
+                subset,
+                scheduling: if plain == 1 { Scheduling::Plain } else { Scheduling::Hierarchical },
+                remote: 2.0,
+                map: if skewed == 1 { Map::Skewed } else { Map::Modulo },
+                children,
+                blocks,
+                window,
+                round_trip: 10.0,
+                sending: [Sending::Aligned, Sending::StaggeredInWindow, Sending::Staggered][sending],
+                arrivals: if exponential == 1 { Arrivals::Exponential } else { Arrivals::Regular },
+                interarrival,
+                design,
+                add: 100.0,
+                emit: 5.0,
+                seed,
+            }
         },
     )
 }
@@ -174,6 +234,10 @@ proptest! {
             prop_assert!(outcome.results.iter().all(Option::is_some));
         }
         prop_assert!(outcome.contention <= 1.0 && outcome.busy <= 1.0 + 1e-9);
+        prop_assert!(config.l1 == 0 || outcome.reserved <= config.l1);
+        prop_assert!(config.l1 > 0 || outcome.waited == 0);
+        let clusters = u64::from(config.cores / config.cluster);
+        prop_assert!(config.design == Design::Fixed || outcome.buffers <= u64::from(outcome.reserved) * clusters);
         if config.design != Design::Tree {
             let of_block = if let Design::Multiple(buffers) = config.design { buffers } else { 1 };
             prop_assert!(outcome.buffers <= u64::from(config.window.min(config.blocks)) * u64::from(of_block));
@@ -188,6 +252,8 @@ fn what_makes_no_sense_is_refused_by_name() {
     assert_eq!(refused(Config { subset: 3, ..switch() }), "subset = 3: expected a divisor of the cores of a cluster (8)");
     assert_eq!(refused(Config { add: f64::NAN, ..switch() }), "add = NaN: expected a number from 0.0009765625 to 1000000");
     assert_eq!(refused(Config { design: Design::Multiple(0), ..switch() }), "buffers = 0: expected a whole number from 1 to 1024");
+    let message = "l1 = 7: expected at least the 8 buffers that a block may need, or 0 for any number";
+    assert_eq!(refused(Config { design: Design::Tree, l1: 7, ..switch() }), message);
     assert_eq!(
         refused(Config { blocks: 1_000_000, children: 1000, ..switch() }),
         "blocks = 1000000: expected at most 50 million packets in all"

@@ -15,7 +15,7 @@ mod setup;
 mod training;
 
 pub use adding::NO_ADDING;
-pub use processing::{NO_CORES, Processing};
+pub use processing::{BlockMap, NO_CORES, Processing, WorkingMemory};
 pub use recirculation::{NO_PASSES, Pipeline};
 
 use std::borrow::Borrow;

@@ -29,6 +29,7 @@
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
 //! | `adder`, `tasks` | what switches add at a rate of their own, and what their cores have to do |
+//! | `clusters` | the working memory of these cores |
 //! | `hosts` | the queues of hosts, and who waits for room in them |
 //! | `uplinks`, `leaving` | hosts with several cables |
 //! | [`engine`] | the event loop |
@@ -39,6 +40,7 @@
 
 mod adder;
 mod channels;
+mod clusters;
 mod credits;
 pub mod engine;
 pub mod faults;

@@ -492,6 +492,8 @@ pub struct ProcessorResult {
     pub bytes_peak: u64,
     /// Packets that found no room.
     pub packets_dropped: u64,
+    /// Of clusters whose working memory has an end: the most bytes that one of them had in use, and packets that waited for it.
+    pub working: Option<(u64, u64)>,
 }
 
 /// What the ports of a switch have done that lead packets back to its pipeline's beginning.
@@ -536,6 +538,18 @@ impl RunResult {
         let packets: u64 = self.processors.iter().map(|of| of.packets).sum();
         let waited_ps: u128 = self.processors.iter().map(|of| of.waited_ps).sum();
         (!self.processors.is_empty()).then(|| if packets == 0 { 0.0 } else { waited_ps as f64 / 1e6 / packets as f64 })
+    }
+
+    /// The most working memory that a cluster of cores had in use; `None` where it has no end.
+    pub fn cluster_bytes_peak(&self) -> Option<u64> {
+        self.processors.iter().filter_map(|of| of.working).map(|(bytes, _)| bytes).max()
+    }
+
+    /// The share of contributions that waited for working memory, of all switches; `None` where it has no end.
+    pub fn cluster_waits(&self) -> Option<f64> {
+        let waited: u64 = self.processors.iter().filter_map(|of| of.working).map(|(_, waited)| waited).sum();
+        let packets: u64 = self.processors.iter().map(|of| of.packets).sum();
+        self.cluster_bytes_peak().map(|_| if packets == 0 { 0.0 } else { waited as f64 / packets as f64 })
     }
 
     /// Mean utilisation of all links.

@@ -707,6 +707,9 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Event::BegunAnew { generation, .. } => self.net.counters.begin_anew(generation),
             Event::SlotTaken { bytes } if !self.post.is_host => {
                 self.net.slot_taken(self.post.at, self.post.job, bytes);
+                if let Some(handling) = &mut self.net.handling {
+                    handling.taken_bytes.get_or_insert(bytes);
+                }
             }
             Event::SlotFreed { bytes } if !self.post.is_host => {
                 self.net.slot_freed(self.post.at, self.post.job, bytes);
@@ -718,6 +721,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Event::Scanned { places } => {
                 if let Some(handling) = &mut self.net.handling {
                     handling.places_scanned += places;
+                    handling.has_left = true;
                 }
             }
             // Simulated jobs bring no operators along.

@@ -239,6 +239,12 @@ pub trait Facts: Debug {
         u64::from(job.payload_bytes)
     }
 
+    /// The most bytes that a block's sum takes at any switch until it leaves, where switches tell when that is
+    /// ([`Event::Scanned`](fanin_core::Event::Scanned)); `None` where they do not.
+    fn sum_bytes(&self, _job: &JobSpec<'_, ()>, _map: &NetworkMap) -> Option<u64> {
+        None
+    }
+
     /// Whether the memory is one that all jobs of the system share.
     fn shares_slots(&self) -> bool {
         false

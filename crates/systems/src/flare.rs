@@ -142,6 +142,21 @@ impl Facts for FlareParameters {
         FlarePackets::of(job).block_bytes(self).unwrap_or(u64::from(job.payload_bytes))
     }
 
+    fn sum_bytes(&self, job: &JobSpec<'_, ()>, map: &NetworkMap) -> Option<u64> {
+        let blocks = blocks(&FlarePackets::of(job), self).ok()?;
+        let children = map.switches().map(|switch| map.neighbours(switch).len()).max().unwrap_or(1) as u32;
+        let of = |storage: StorageKind| u64::from(storage.bytes(&blocks, children));
+        let at_root = star_storage(self, &blocks, job.hosts.len() as u32);
+        // Below it there may be tables.
+        let below = match at_root {
+            StorageKind::Array if self.storage != FlareStorage::Array => {
+                of(StorageKind::Table { slots: slots(self, &blocks), probes: self.probes })
+            }
+            _ => 0,
+        };
+        Some(of(at_root).max(below))
+    }
+
     fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
         let (tables, is_fixed) = (self.storage != FlareStorage::Array, self.sum_order == SumOrder::Fixed);
         let why =

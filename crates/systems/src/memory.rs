@@ -18,6 +18,11 @@ impl<Op> JobSpec<'_, Op> {
         self.system.facts().slot_bytes(&self.without_operator(), map, switch)
     }
 
+    /// The most bytes that a block's sum takes at any switch until it leaves; `None` where switches do not tell when that is.
+    pub fn sum_bytes(&self, map: &NetworkMap) -> Option<u64> {
+        self.system.facts().sum_bytes(&self.without_operator(), map)
+    }
+
     /// Whether the memory is one that all jobs of the system share.
     pub fn shares_slots(&self) -> bool {
         self.system.facts().shares_slots()

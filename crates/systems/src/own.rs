@@ -371,6 +371,10 @@ impl Facts for OwnParameters {
         self.0.facts().slot_bytes(job, map, switch)
     }
 
+    fn sum_bytes(&self, job: &JobSpec<'_, ()>, map: &NetworkMap) -> Option<u64> {
+        self.0.facts().sum_bytes(job, map)
+    }
+
     fn shares_slots(&self) -> bool {
         self.0.facts().shares_slots()
     }

@@ -61,6 +61,10 @@ impl Facts for TreeParameters {
             SumOrder::Fixed => payload.saturating_mul(1 + map.neighbours(switch).len().div_ceil(2) as u64),
         }
     }
+
+    fn sum_bytes(&self, job: &JobSpec<'_, ()>, map: &NetworkMap) -> Option<u64> {
+        map.switches().map(|switch| self.slot_bytes(job, map, switch)).max()
+    }
 }
 
 impl Nodes for TreeParameters {

@@ -2,11 +2,15 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 /// What the members of a group do together. Shares of a vector are whole elements, of which the first members have one more where they do not
 /// divide.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CollectiveKind {
     /// All end with the sum of all vectors. Bytes: of the vector.
+    #[default]
     AllReduce,
     /// Each ends with its share of the sum. Bytes: of the vector that each brings; a member's share is one part in as many as there are
     /// members.
@@ -143,6 +147,8 @@ mod tests {
     fn names_lead_back() {
         for kind in CollectiveKind::ALL {
             assert_eq!(CollectiveKind::of_name(kind.name()), Some(kind));
+            // As plans read it.
+            assert_eq!(serde_json::from_value::<CollectiveKind>(kind.name().into()).ok(), Some(kind));
         }
         for element in Element::ALL {
             assert_eq!(Element::of_name(element.name()), Some(*element));

@@ -210,7 +210,8 @@ pub(crate) const PROCESSOR_RUN: Model = Model {
     title: "Flare: a switch of many cores, simulated packet by packet, beside the formulas",
     about: "Hosts send a vector of N_b blocks; packets wait for cores, cores spin for locks, blocks hold buffers. predicted_: the formulas of\n\
             fanin model flare for the same, with delta_c = delta where hosts send in the same order and N_b delta (of a window) where they\n\
-            are staggered. A tree's leaves stay in packet memory until they are added. Sums are checked: exact is 1 where every child's\n\
+            are staggered. A block reserves the buffers that it may need in its cluster's memory (l1), a tree one for two children, with its first\n\
+            packet; packets of a block without them stay in packet memory, and get them in order: the paper does not say. A tree's leaves stay in packet memory until they are added. Sums are checked: exact is 1 where every child's\n\
             contribution is in every block's sum once.",
     parameters: &[
         CORES,
@@ -231,6 +232,7 @@ pub(crate) const PROCESSOR_RUN: Model = Model {
         WORD,
         DESIGN,
         BUFFERS,
+        number("l1", "KiB of a cluster's memory for buffers; 0: any number of them", 0.0, 0.0, 1e6),
         number("emit", "cycles to send a block's sum on", 0.0, 0.0, 1e6),
         CLOCK,
         whole("seed", "for all that is random", 1.0, 0.0, 4_294_967_295.0),
@@ -256,6 +258,8 @@ pub(crate) const PROCESSOR_RUN: Model = Model {
         quantity("latency_mean", "their mean", "simulated"),
         quantity("buffers_used", "buffers of working memory in use, at most (R)", "simulated"),
         quantity("buffers_mean", "their mean", "simulated"),
+        quantity("reserved_kib", "KiB that blocks have reserved in one cluster's memory, at most", "simulated"),
+        quantity("waited", "share of the packets whose block had to wait for its cluster's memory", "simulated"),
         quantity("memory_kib", "KiB of working memory and packet memory, at most of each", "(R + packets) x payload"),
         quantity("contention", "share of the time of busy cores in which they wait for locks", "simulated"),
         quantity("busy", "share of the time of all cores in which they are busy", "simulated"),
@@ -287,6 +291,10 @@ fn run_of(parameters: &[f64]) -> Result<Vec<f64>, ModelError> {
         arrivals: if key("arrivals") == 0.0 { Arrivals::Regular } else { Arrivals::Exponential },
         interarrival,
         design: design_of(key("design"), key("buffers")),
+        l1: match key("l1") {
+            0.0 => 0,
+            kib => ((kib * 1024.0 / payload) as u32).max(1),
+        },
         add: add_cycles(payload, key("element"), key("word")),
         emit: key("emit"),
         seed: key("seed") as u64,
@@ -307,6 +315,8 @@ fn run_of(parameters: &[f64]) -> Result<Vec<f64>, ModelError> {
         done.latency_mean,
         done.buffers as f64,
         done.buffers_mean,
+        f64::from(done.reserved) * payload / 1024.0,
+        done.waited as f64 / (f64::from(config.blocks) * f64::from(config.children)),
         (done.buffers + done.packets) as f64 * payload / 1024.0,
         done.contention,
         done.busy,

@@ -26,7 +26,7 @@ use crate::jobs::workload::keys::check_keys;
 use crate::jobs::workload::lanes::{Lanes, PreparedProgram, lanes};
 use crate::jobs::{PreparedJob, aggregators, beside, collective, indices, size};
 use crate::network::file::Capability;
-use crate::network::processor::processing;
+use crate::network::processor::{check_working_memory, processing};
 use crate::network::{capabilities, forwarding, hardware, network, rates};
 use crate::reading::tree::Tree;
 use crate::reading::{PlanError, Refuse};
@@ -94,6 +94,8 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         hardware::scan(keys, &mut placed, false);
     }
     let pipeline = hardware.map(|keys| hardware::pipeline(&refuse, &keys, (&topology, &network), &placed)).transpose()?.flatten();
+    let working = processing.and_then(|processing| processing.working);
+    check_working_memory(&refuse, working, (&topology, &placed, &setup.general.faults.timed))?;
     let run = &setup.general.run;
     if run.time_limit.0 == Duration::ZERO {
         return Err(refuse.at("run.time_limit", "a time above 0"));

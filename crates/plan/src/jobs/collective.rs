@@ -5,10 +5,11 @@
 
 use fanin_core::{CollectiveKind, Rank};
 use fanin_systems::{LeaderRule, System, check_collective};
+use fanin_workload::CollectiveKind as Word;
 
 use super::prepared::PreparedJob;
 use crate::reading::{PlanError, Refuse};
-use crate::schema::{CollectiveName, Job, JobKeys};
+use crate::schema::{Job, JobKeys};
 
 /// Whether a system has a way of its own for a collective.
 pub fn has_own(system: &System, kind: CollectiveKind) -> bool {
@@ -23,30 +24,28 @@ pub fn has_own(system: &System, kind: CollectiveKind) -> bool {
 impl Job {
     /// The system that does the job's collective: its own, or messages between its hosts.
     pub fn runs(&self) -> System {
-        let kind = self.common.collective.map_or(CollectiveKind::Allreduce, |name| name.kind(0, 1));
+        let kind = self.common.collective.map_or(CollectiveKind::Allreduce, |word| asked_by(word, 0, 1));
         if has_own(&self.system, kind) { self.system } else { System::exchange() }
     }
 }
 
-impl CollectiveName {
-    /// What the workers of a job are asked for.
-    pub fn kind(self, root: u32, workers: u32) -> CollectiveKind {
-        match self {
-            CollectiveName::AllReduce => CollectiveKind::Allreduce,
-            CollectiveName::ReduceScatter => CollectiveKind::ReduceScatter,
-            CollectiveName::AllGather => CollectiveKind::AllGather,
-            CollectiveName::AllToAll => CollectiveKind::AllToAll { workers },
-            CollectiveName::Broadcast => CollectiveKind::Broadcast { root: Rank(root) },
-            CollectiveName::Reduce => CollectiveKind::Reduce { root: Rank(root) },
-            CollectiveName::Barrier => CollectiveKind::Barrier,
-        }
+/// What the workers of a job are asked for by a word of plans and workloads.
+pub fn asked_by(word: Word, root: u32, workers: u32) -> CollectiveKind {
+    match word {
+        Word::AllReduce => CollectiveKind::Allreduce,
+        Word::ReduceScatter => CollectiveKind::ReduceScatter,
+        Word::AllGather => CollectiveKind::AllGather,
+        Word::AllToAll => CollectiveKind::AllToAll { workers },
+        Word::Broadcast => CollectiveKind::Broadcast { root: Rank(root) },
+        Word::Reduce => CollectiveKind::Reduce { root: Rank(root) },
+        Word::Barrier => CollectiveKind::Barrier,
     }
 }
 
 /// What a job's workers are asked for.
 pub fn kind_of(job: &PreparedJob) -> CollectiveKind {
     let common = &job.settings.common;
-    common.collective.unwrap_or_default().kind(common.root_rank.unwrap_or(0), job.hosts.len() as u32)
+    asked_by(common.collective.unwrap_or_default(), common.root_rank.unwrap_or(0), job.hosts.len() as u32)
 }
 
 /// Vectors that all workers bring together, of which the length in plans is one: that of each worker in an all-to-all.
@@ -68,10 +67,10 @@ pub fn elements_in_all(kind: CollectiveKind, workers: u32, elements: u64) -> u64
 pub fn check(refuse: &Refuse<'_>, entry: usize, common: &JobKeys) -> Result<(), PlanError> {
     let path = |key: &str| format!("jobs[{entry}].{key}");
     let name = common.collective.unwrap_or_default();
-    if common.root_rank.is_some() && !matches!(name, CollectiveName::Broadcast | CollectiveName::Reduce) {
+    if common.root_rank.is_some() && !matches!(name, Word::Broadcast | Word::Reduce) {
         return Err(refuse.at(&path("root_rank"), "no such key without collective = \"broadcast\" or \"reduce\""));
     }
-    if name == CollectiveName::Barrier
+    if name == Word::Barrier
         && let Some(key) = ["message", "model", "scale", "tensor"].iter().find(|key| refuse.has(&path(key)))
     {
         return Err(refuse.at(&path(key), "no such key with collective = \"barrier\": workers only meet in it, and have no vector"));
@@ -119,13 +118,13 @@ mod tests {
 
     #[test]
     fn shares_are_whole_elements() {
-        let all = |name: CollectiveName, workers, elements| elements_in_all(name.kind(0, workers), workers, elements);
-        assert_eq!(all(CollectiveName::AllReduce, 3, 10), 10);
-        assert_eq!(all(CollectiveName::Broadcast, 3, 10), 10);
-        assert_eq!(all(CollectiveName::ReduceScatter, 3, 10), 12);
-        assert_eq!(all(CollectiveName::AllGather, 3, 12), 12);
+        let all = |word: Word, workers, elements| elements_in_all(asked_by(word, 0, workers), workers, elements);
+        assert_eq!(all(Word::AllReduce, 3, 10), 10);
+        assert_eq!(all(Word::Broadcast, 3, 10), 10);
+        assert_eq!(all(Word::ReduceScatter, 3, 10), 12);
+        assert_eq!(all(Word::AllGather, 3, 12), 12);
         // Three vectors of 10 elements, each in shares of 4 for three workers.
-        assert_eq!(all(CollectiveName::AllToAll, 3, 10), 36);
-        assert_eq!(all(CollectiveName::AllToAll, 1, 10), 10);
+        assert_eq!(all(Word::AllToAll, 3, 10), 36);
+        assert_eq!(all(Word::AllToAll, 1, 10), 10);
     }
 }

@@ -3,12 +3,13 @@
 use fanin_core::{CollectiveKind, Duration, Instant};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::{Compute, JobSchedule};
+use fanin_workload::CollectiveKind as Word;
 
 use super::collective;
 use super::prepared::PreparedJob;
 use crate::reading::units::Time;
 use crate::reading::{PlanError, Refuse};
-use crate::schema::{CollectiveName, JobKeys, Model};
+use crate::schema::{JobKeys, Model};
 
 impl JobKeys {
     /// Whether the job trains.
@@ -145,7 +146,7 @@ pub fn check(refuse: &Refuse<'_>, entry: usize, common: &JobKeys) -> Result<(), 
         return Err(refuse.at(&path("scale"), "no such key without a model or a workload"));
     }
     collective::check(refuse, entry, common)?;
-    let is_barrier = common.collective == Some(CollectiveName::Barrier);
+    let is_barrier = common.collective == Some(Word::Barrier);
     if common.message.is_none() && common.model.is_none() && common.workload.is_none() && !is_barrier {
         return Err(refuse.at(&path("message"), "a length, such as \"4MiB\", or else a model or a workload"));
     }

@@ -13,7 +13,7 @@
 
 use fanin_core::{Duration, NodeId};
 use fanin_sim::NetworkConfig;
-use fanin_sim::engine::{NO_CORES, NO_PASSES, Pipeline, Processing};
+use fanin_sim::engine::{BlockMap, NO_CORES, NO_PASSES, Pipeline, Processing};
 use fanin_sim::topology::Topology;
 use fanin_systems::{AnyHeader, block_of};
 
@@ -93,6 +93,7 @@ pub fn core(keys: &HardwareKeys, network: &NetworkConfig) -> Option<Processing<A
     (keys.preset == Some(HardwareName::Xdp)).then_some(Processing {
         cores: 1,
         cores_per_block: 1,
+        map: BlockMap::Hash,
         packet: XDP_PACKET,
         bits_per_second: XDP_BITS_PER_SECOND,
         pair: Duration::ZERO,
@@ -100,6 +101,7 @@ pub fn core(keys: &HardwareKeys, network: &NetworkConfig) -> Option<Processing<A
         locks: false,
         memory_bytes: network.queue_bytes,
         mark_bytes: network.ecn_mark_bytes,
+        working: None,
         block_of,
     })
 }

@@ -2,12 +2,14 @@
 
 use fanin_core::Duration;
 use fanin_sim::NetworkConfig;
-use fanin_sim::engine::{NO_CORES, Processing};
+use fanin_sim::engine::{BlockMap, NO_CORES, Processing, WorkingMemory};
+use fanin_sim::topology::Topology;
 use fanin_systems::{AnyHeader, block_of};
 
+use crate::jobs::PreparedJob;
 use crate::reading::units::Time;
 use crate::reading::{PlanError, Refuse};
-use crate::schema::{Network, Processor};
+use crate::schema::{BlockMapName, Network, Processor, Timed, TimedKind};
 
 /// Cores of a switch; Flare has 512.
 const CORES_MAX: u32 = 4_096;
@@ -22,7 +24,7 @@ pub fn processing(refuse: &Refuse<'_>, plan: &Network, network: &NetworkConfig) 
     if network.lossless.is_some() {
         return Err(refuse.at("network.processor", NO_CORES));
     }
-    let Processor { cores, cores_per_block, packet_time, rate, pair_time, place_time, locks, memory } = *processor;
+    let Processor { cores, cores_per_block, packet_time, rate, pair_time, place_time, locks, memory, l1, cluster, map } = *processor;
     let times = [("packet_time", packet_time), ("pair_time", pair_time), ("place_time", place_time)];
     if let Some((name, _)) = times.iter().find(|(_, time)| time.is_some_and(|time| time.0 == Duration::ZERO)) {
         return Err(refuse.at(&key(name), "a time above 0, or no such key"));
@@ -40,10 +42,22 @@ pub fn processing(refuse: &Refuse<'_>, plan: &Network, network: &NetworkConfig) 
     if locks && of_block == 1 {
         return Err(refuse.at(&key("locks"), "no such key where cores_per_block is 1: no two cores have a block's packets"));
     }
+    if map.is_some() && of_block == cores.0 {
+        return Err(refuse.at(&key("map"), "no such key where all cores have every block's packets"));
+    }
+    let cluster_cores = cluster.map_or(of_block, |count| count.0);
+    if !cores.0.is_multiple_of(cluster_cores) || !(cluster_cores.is_multiple_of(of_block) || of_block.is_multiple_of(cluster_cores)) {
+        let expected = format!("a divisor of the {} cores that divides cores_per_block ({of_block}) or is divided by it", cores.0);
+        return Err(refuse.at(&key("cluster"), expected));
+    }
+    if cluster.is_some() && l1.is_none() {
+        return Err(refuse.at(&key("cluster"), "no such key without l1: clusters have nothing of their own else"));
+    }
     let time = |of: Option<Time>| of.map_or(Duration::ZERO, |time| time.0);
     Ok(Some(Processing {
         cores: cores.0,
         cores_per_block: of_block,
+        map: map.map_or(BlockMap::Hash, BlockMapName::map),
         packet: time(packet_time),
         bits_per_second: rate.map_or(0, |rate| rate.0),
         pair: time(pair_time),
@@ -51,6 +65,38 @@ pub fn processing(refuse: &Refuse<'_>, plan: &Network, network: &NetworkConfig) 
         locks,
         memory_bytes: memory.map_or(network.queue_bytes, |bytes| bytes.0),
         mark_bytes: network.ecn_mark_bytes,
+        working: l1.map(|bytes| WorkingMemory { cores: cluster_cores, bytes: bytes.0 }),
         block_of,
     }))
+}
+
+/// What working memory with an end asks of jobs and faults: a block has room in it, and its switches tell when the sum leaves.
+///
+/// # Errors
+/// [`PlanError`] names the key.
+pub fn check_working_memory(
+    refuse: &Refuse<'_>,
+    memory: Option<WorkingMemory>,
+    (topology, jobs, faults): (&Topology, &[PreparedJob], &[Timed]),
+) -> Result<(), PlanError> {
+    let Some(memory) = memory else { return Ok(()) };
+    let key = "network.processor.l1";
+    if faults.iter().any(|fault| fault.kind == TimedKind::SwitchDown) {
+        return Err(
+            refuse.at(key, "no such key beside faults.timed of kind \"switch-down\": what its cores held is not followed through that")
+        );
+    }
+    for job in jobs.iter().filter(|job| job.system.sums_at_switches()) {
+        match job.spec(()).sum_bytes(&topology.map) {
+            None => {
+                let expected = format!("jobs of tree or flare, whose switches tell when a sum leaves, and none of {}", job.system.name());
+                return Err(refuse.at(key, expected));
+            }
+            Some(bytes) if bytes > memory.bytes => {
+                return Err(refuse.at(key, format!("at least the {bytes} B of one block of {}", job.system.name())));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
 }

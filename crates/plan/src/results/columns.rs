@@ -65,6 +65,8 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("cores_busy", ColumnKind::Number),
     ("cores_locked", ColumnKind::Number),
     ("core_wait_us", ColumnKind::Number),
+    ("cluster_bytes_peak", ColumnKind::IfAny),
+    ("cluster_waits", ColumnKind::IfAny),
     ("recirculation_busy", ColumnKind::IfAny),
     ("switch_bytes_mean", ColumnKind::Number),
     ("leaf_bytes_mean", ColumnKind::Number),

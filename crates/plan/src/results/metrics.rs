@@ -207,6 +207,13 @@ const RUN: &[Known<RunRecord>] = &[
     Known { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
     Known { key: "cores_busy", title: "time that the busiest switch's cores have a packet", unit: "", value: |run| run.cores_busy },
     Known { key: "cores_locked", title: "of that, waiting for each other", unit: "", value: |run| run.cores_locked },
+    Known {
+        key: "cluster_bytes_peak",
+        title: "peak working memory of a cluster of cores",
+        unit: "B",
+        value: |run| run.cluster_bytes_peak.map(|bytes| bytes as f64),
+    },
+    Known { key: "cluster_waits", title: "contributions that waited for working memory", unit: "", value: |run| run.cluster_waits },
     Known { key: "core_wait_us", title: "time that a packet waits for a core", unit: "us", value: |run| run.core_wait_us },
     Known {
         key: "recirculation_busy",

@@ -7,6 +7,7 @@ use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::{Ended, Tallies};
 use fanin_sim::{JobResult, RunResult, Shape, Topology};
 use fanin_systems::{CanaryParameters, FanInRule, System};
+use fanin_workload::CollectiveKind as Word;
 
 use super::by_model;
 use super::iterations::{Times, mean};
@@ -16,7 +17,7 @@ use super::workload::record as workload_record;
 use crate::build::{Listed, Prepared};
 use crate::jobs::PreparedJob;
 use crate::jobs::collective::{kind_of, vectors_in_all};
-use crate::schema::{CollectiveName, PayloadName};
+use crate::schema::PayloadName;
 
 /// The records of the plan's jobs, in their order.
 fn job_records(prepared: &Prepared, result: &RunResult) -> Vec<JobRecord> {
@@ -80,6 +81,8 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         cores_busy: result.cores_busy(),
         cores_locked: result.cores_locked(),
         core_wait_us: result.core_wait_us(),
+        cluster_bytes_peak: result.cluster_bytes_peak(),
+        cluster_waits: result.cluster_waits(),
         recirculation_busy: result.recirculation_busy(),
         switch_bytes_mean: result.slots.iter().map(|slots| slots.bytes_mean()).fold(0.0, f64::max),
         leaf_bytes_mean: leaves.bytes_mean,
@@ -327,7 +330,7 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         iterations_us: phases.iterations_us,
         entry: job.listed,
         system: job.settings.system.name(),
-        collective: job.settings.common.collective.map(CollectiveName::name),
+        collective: job.settings.common.collective.map(Word::name),
         ran: job.settings.common.collective.map(|_| job.system.name()),
         workers: job.hosts.len() as u32,
         operator: job.operator_name(),

@@ -58,6 +58,12 @@ pub struct RunRecord {
     pub cores_locked: Option<f64>,
     /// How long a packet waits for a core, mean over all switches.
     pub core_wait_us: Option<f64>,
+    /// The most working memory that a cluster of cores had in use; null where it has no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_bytes_peak: Option<u64>,
+    /// The share of contributions that waited for working memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_waits: Option<f64>,
     /// The share of time for which the ports that lead packets back were busy, at the switch where they were most; null where none pass again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recirculation_busy: Option<f64>,

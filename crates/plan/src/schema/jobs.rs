@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fanin_core::{DType, Duration};
 use fanin_systems::System;
+use fanin_workload::CollectiveKind;
 use serde::Deserialize;
 
 use super::models::Model;
@@ -94,8 +95,9 @@ pub struct JobKeys {
     /// With a workload: delay of such a link.
     #[serde(default = "local_latency_default")]
     pub local_latency: Time,
-    /// Which collective the job does, in place of an allreduce. What its system does not offer, its hosts do by messages.
-    pub collective: Option<CollectiveName>,
+    /// Which collective the job does, in place of an allreduce, by the words of workloads. What its system does not offer, its hosts do by
+    /// messages. The length of the vector is that of the one which each worker brings, or, where it brings a part, of the one which it ends with.
+    pub collective: Option<CollectiveKind>,
     /// Broadcast and reduce: the rank whose vector it is, or that gets the sum; 0 where it is not given.
     pub root_rank: Option<u32>,
     /// Length of the vector; that of `model` where it is not given.
@@ -155,43 +157,6 @@ pub struct JobKeys {
     /// An operation without progress for so long has failed.
     #[serde(default = "patience_default")]
     pub patience: Time,
-}
-
-/// Collectives of jobs without a workload. The length of the vector is that of the one which each worker brings, or, where it brings a part,
-/// of the one which it ends with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CollectiveName {
-    /// All end with the sum of all vectors.
-    #[default]
-    AllReduce,
-    /// Each ends with its share of the sum.
-    ReduceScatter,
-    /// All end with the shares of all.
-    AllGather,
-    /// Each sends a share of its vector to each worker.
-    AllToAll,
-    /// All end with the root's vector.
-    Broadcast,
-    /// The root ends with the sum.
-    Reduce,
-    /// Nobody goes on before all are there.
-    Barrier,
-}
-
-impl CollectiveName {
-    /// As it is written in plans.
-    pub fn name(self) -> &'static str {
-        match self {
-            CollectiveName::AllReduce => "all-reduce",
-            CollectiveName::ReduceScatter => "reduce-scatter",
-            CollectiveName::AllGather => "all-gather",
-            CollectiveName::AllToAll => "all-to-all",
-            CollectiveName::Broadcast => "broadcast",
-            CollectiveName::Reduce => "reduce",
-            CollectiveName::Barrier => "barrier",
-        }
-    }
 }
 
 /// Which hosts carry a job's workers.

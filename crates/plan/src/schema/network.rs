@@ -1,6 +1,7 @@
 //! `[network]`: hosts, switches, links, queues and load balancing.
 
 use fanin_core::Duration;
+use fanin_sim::engine::BlockMap;
 use fanin_sim::lossless::{Arbitration, MadePackets};
 use serde::Deserialize;
 
@@ -166,6 +167,35 @@ pub struct Processor {
     pub locks: bool,
     /// Payload that waits or is worked at, where what finds no room is dropped; as much as `queue` where it is not given.
     pub memory: Option<Bytes>,
+    /// Memory of a cluster of cores for sums of blocks until they leave; what blocks take where it is not given.
+    pub l1: Option<Bytes>,
+    /// Cores of a cluster; `cores_per_block` where it is not given.
+    pub cluster: Option<Count>,
+    /// Which `cores_per_block` cores a block's packets go to.
+    pub map: Option<BlockMapName>,
+}
+
+/// How blocks are dealt out to cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockMapName {
+    /// By chance.
+    Hash,
+    /// In turns.
+    Modulo,
+    /// In turns, moved by one each time round.
+    Skewed,
+}
+
+impl BlockMapName {
+    /// The simulator's.
+    pub fn map(self) -> BlockMap {
+        match self {
+            BlockMapName::Hash => BlockMap::Hash,
+            BlockMapName::Modulo => BlockMap::Modulo,
+            BlockMapName::Skewed => BlockMap::Skewed,
+        }
+    }
 }
 
 /// How a lossless switch is built inside.

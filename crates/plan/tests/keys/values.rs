@@ -106,6 +106,9 @@ pub const PROCESSOR_KEYS: &[Key] = &[
     ("place_time", &[with(&[CORES], "\"100ns\""), with(&[SPARSE_CORES, "jobs.0.density=0.2"], "\"100ns\"")]),
     ("locks", &[with(&[CORES], "true")]),
     ("memory", &[with(&[CORES], "\"4KiB\"")]),
+    ("l1", &[with(&[CORES], "\"4KiB\"")]),
+    ("map", &[with(&[CORES, "network.processor.cores_per_block=1"], "\"modulo\""), with(&[CORES], "\"skewed\"")]),
+    ("cluster", &[with(&[CORES, "network.processor.l1=\"1KiB\""], "1"), with(&[CORES], "2")]),
 ];
 
 const PASSES: &str = "network.hardware={ elements = 64, recirculation = \"100Gb/s\" }";

@@ -74,6 +74,17 @@ impl StorageKind {
         if slots < blocks.range && expected <= f64::from(slots) / 2.0 { StorageKind::Table { slots, probes } } else { StorageKind::Array }
     }
 
+    /// Bytes that one block of so many children takes at a switch until its sum leaves: values, indices of a table, and a packet of pairs.
+    pub fn bytes(self, blocks: &Blocks, children: u32) -> u32 {
+        let pair = blocks.format().pair_bytes() as u32;
+        let pairs = match self {
+            StorageKind::Array => return blocks.range * blocks.value_bytes + blocks.capacity * pair,
+            StorageKind::Table { slots, .. } => slots.max(1),
+            StorageKind::Ordered => children.saturating_mul(blocks.range),
+        };
+        pairs.saturating_add(blocks.capacity).saturating_mul(pair)
+    }
+
     /// Memory for one block of so many children.
     pub(super) fn storage(self, blocks: &Blocks, children: u32) -> Storage<u64> {
         match self {
@@ -135,6 +146,9 @@ mod tests {
         let of = |vectors| StorageKind::fitting(&blocks(60_000), 0.002, vectors, 1_024, false);
         let table = StorageKind::Table { slots: 1_024, probes: false };
         assert_eq!((of(1), of(4), of(8)), (table, table, StorageKind::Array));
+        for kind in [StorageKind::Array, table, StorageKind::Ordered] {
+            assert_eq!(kind.bytes(&blocks(512), 3), kind.storage(&blocks(512), 3).bytes(4), "{kind:?}");
+        }
         assert_eq!(StorageKind::fitting(&blocks(512), 0.002, 1, 1_024, false), StorageKind::Array, "a table would not be smaller");
     }
 }

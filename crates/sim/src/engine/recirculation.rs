@@ -167,7 +167,7 @@ where
         let link = &self.net.links[number as usize];
         let (to, port, link_flags) = (link.to, PortId(link.to_port), link.flags);
         let outputs = known.spare.pop().unwrap_or_default();
-        self.net.handling = Some(Handling { places_scanned: 0, outputs });
+        self.net.handling = Some(Handling { outputs, ..Handling::default() });
         self.arrive_apart(to, port, link_flags, place);
         let outputs = self.net.handling.take().unwrap_or_default().outputs;
         self.pass_again(switch, (further, frame, by_ports), outputs);

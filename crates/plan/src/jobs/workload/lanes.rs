@@ -13,10 +13,10 @@ use fanin_systems::{System, check_collective};
 use fanin_workload::flat::{Flat, Step as Node, node_name};
 use fanin_workload::{Collective, CollectiveKind as Kind, Transfer};
 
-use super::local::{Links, between_hosts};
+use super::local::Links;
 
 use crate::jobs::PreparedJob;
-use crate::jobs::collective::has_own;
+use crate::jobs::collective::{asked_by, has_own};
 use crate::reading::{PlanError, Refuse};
 use crate::schema::Source;
 
@@ -237,7 +237,7 @@ impl Builder<'_> {
 
     /// Whether a group's system has a way of its own for a collective.
     fn is_own(&self, group: u32, collective: &Collective) -> bool {
-        has_own(&self.system_of(group), between_hosts(collective.kind, 0, 1))
+        has_own(&self.system_of(group), asked_by(collective.kind, 0, 1))
     }
 
     /// The hosts of a group with how many members each has, in the order of their numbers, in which neighbours are close to each other: so NCCL
@@ -302,7 +302,7 @@ impl Builder<'_> {
         let element_bytes = self.element_bytes[group as usize];
         let (before, after) = self.links.around(kind, bytes, most, all);
         let root = self.root_host(collective, lane);
-        let asked = between_hosts(kind, root, count);
+        let asked = asked_by(kind, root, count);
         let brought = if kind == Kind::AllToAll { bytes.saturating_mul(u64::from(members)) } else { bytes };
         let share = |parts: u32| brought.div_ceil(element_bytes).div_ceil(u64::from(parts));
         let elements = match kind {
@@ -348,7 +348,7 @@ impl Builder<'_> {
         let operations = &mut self.lanes[lane as usize];
         let before = if operations.hosts.len() == 1 { links.transfer(bytes) } else { Duration::ZERO };
         let operation = operations.operations.len() as u32;
-        let kind = between_hosts(Kind::Broadcast, 0, 2);
+        let kind = asked_by(Kind::Broadcast, 0, 2);
         operations.operations.push(LaneOperation { kind, elements: bytes, before, after: Duration::ZERO });
         self.sent.entry((rank, peer, transfer.tag)).or_default().push_back((lane, operation));
         Call { lane, host: 0, operation, sends: true }

@@ -3,7 +3,7 @@
 //! A host with several members is one worker to the network, so a vector that all of them have passes its network card once: they sum it
 //! before, and hand it out after, as hierarchical collectives of NCCL do.
 
-use fanin_core::{Duration, Rank};
+use fanin_core::Duration;
 use fanin_workload::CollectiveKind as Kind;
 
 /// The links within a host.
@@ -49,20 +49,6 @@ impl Links {
     /// A transfer between ranks of one host.
     pub fn transfer(self, bytes: u64) -> Duration {
         self.time(bytes.max(1))
-    }
-}
-
-/// What a lane's workers are asked for, of `hosts` hosts with as many members each.
-pub fn between_hosts(kind: Kind, root: u32, hosts: u32) -> fanin_core::CollectiveKind {
-    use fanin_core::CollectiveKind as Asked;
-    match kind {
-        Kind::AllReduce => Asked::Allreduce,
-        Kind::ReduceScatter => Asked::ReduceScatter,
-        Kind::AllGather => Asked::AllGather,
-        Kind::AllToAll => Asked::AllToAll { workers: hosts },
-        Kind::Broadcast => Asked::Broadcast { root: Rank(root) },
-        Kind::Reduce => Asked::Reduce { root: Rank(root) },
-        Kind::Barrier => Asked::Barrier,
     }
 }
 

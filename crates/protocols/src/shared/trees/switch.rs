@@ -257,6 +257,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
     /// All children have contributed.
     #[inline]
     fn complete<F: TreeFormat, T: Tx<F, P>>(&mut self, now: Instant, tx: &mut T) {
+        tx.note(Event::Scanned { places: 0 });
         if self.place.parent.is_some() { self.complete_up(now, tx) } else { self.complete_down(tx) }
     }
 
