@@ -47,12 +47,8 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
     systems.dedup();
     let lasting: Vec<&JobRecord> = jobs.iter().filter(|job| job.crashed_us.is_none()).collect();
     let slowest = lasting.iter().map(|job| job.completion_us).reduce(|a, b| Some(a?.max(b?))).flatten();
-    let (goodput, jct) = (mean_of_all(&lasting, |job| job.goodput_gbps), mean_of_all(&lasting, |job| job.jct_us));
     let leaves = Leaves::of(topology, result);
-    let share = |used: std::ops::Range<f64>| {
-        let count = result.links.iter().filter(|link| used.contains(&link.utilization)).count();
-        count as f64 / result.links.len().max(1) as f64
-    };
+    let share = |used| share_of_links(result, used);
     let from_switch = |link: &&fanin_sim::metrics::LinkResult| link.from >= topology.map.hosts();
     let mut all = Tallies::default();
     result.tallies.iter().for_each(|tallies| all.add(tallies));
@@ -71,10 +67,10 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         message_bytes: jobs.first().map_or(0, |job| job.message_bytes),
         congested: !prepared.scenario.traffic.is_empty() || !prepared.scenario.flows.is_empty(),
         completion_us: slowest,
-        goodput_gbps: goodput,
+        goodput_gbps: mean_of_all(&lasting, |job| job.goodput_gbps),
         iteration_us: mean(lasting.iter().map(|job| job.iteration_us)),
         communication_us: mean(lasting.iter().map(|job| job.communication_us)),
-        jct_us: jct,
+        jct_us: mean_of_all(&lasting, |job| job.jct_us),
         many: ManyJobs::of(&lasting),
         link_utilization_mean: result.link_utilization_mean(),
         switch_bytes_peak: result.switch_bytes_peak(),
@@ -123,6 +119,12 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         jobs,
         wall_s: 0.0,
     }
+}
+
+/// Of all links those that were sending for such a share of the time.
+fn share_of_links(result: &RunResult, used: std::ops::Range<f64>) -> f64 {
+    let count = result.links.iter().filter(|link| used.contains(&link.utilization)).count();
+    count as f64 / result.links.len().max(1) as f64
 }
 
 /// What jobs say, each once where several in a row say the same; nothing where none does.
