@@ -101,7 +101,10 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
         part("workers", workers * WORKER_BYTES, format!("{workers} workers")),
         part(key, of_operations, format!("{operations} operations x {workers} workers")),
         part("window", of_window, format!("{workers} workers x {window} packets under way")),
-        Part { shared: spec.shares_slots().then(|| spec.slots_key()), ..part(spec.slots_key(), of_slots, format!("{slots} slots at {passed} switches")) },
+        Part {
+            shared: spec.shares_slots().then(|| spec.slots_key()),
+            ..part(spec.slots_key(), of_slots, format!("{slots} slots at {passed} switches"))
+        },
     ];
     if has_elements {
         // Of sparse vectors only the sum is kept.

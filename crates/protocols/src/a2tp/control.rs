@@ -243,8 +243,7 @@ impl Tally {
             CollisionsOf::Aggregated | CollisionsOf::Shared => self.aggregated,
         };
         let met = (self.acknowledged > 0).then(|| Met {
-            collisions: (self.aggregated + self.blamed > 0)
-                .then(|| share(self.collided, wanted) + share(self.blamed, self.acknowledged)),
+            collisions: (self.aggregated + self.blamed > 0).then(|| share(self.collided, wanted) + share(self.blamed, self.acknowledged)),
             aggregated: share(self.aggregated, wanted),
             fragments: self.aggregated,
             marks: share(self.marked, self.acknowledged),
