@@ -156,13 +156,7 @@ fn stretches(parameters: [A2tpParameters; 2], level: f64, starts_ms: [u64; 2], b
 }
 
 /// The same where this share of the packets of both jobs leaves its host 5 us late.
-fn stretches_with_noise(
-    noise: f64,
-    parameters: [A2tpParameters; 2],
-    level: f64,
-    starts_ms: [u64; 2],
-    bytes: [u64; 2],
-) -> Vec<[Had; 2]> {
+fn stretches_with_noise(noise: f64, parameters: [A2tpParameters; 2], level: f64, starts_ms: [u64; 2], bytes: [u64; 2]) -> Vec<[Had; 2]> {
     let at = |ms: u64| Instant::ZERO + Duration::from_ms(ms);
     let mut recipe = beside_each_other(parameters, level, bytes[0]);
     for (job, (start, bytes)) in recipe.jobs.iter_mut().zip(starts_ms.into_iter().zip(bytes)) {
