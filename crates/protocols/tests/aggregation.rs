@@ -289,26 +289,25 @@ fn a_job_that_is_late_is_told_of_its_collisions_alone() {
         call(node, |node, tx| node.on_packet(at(1), from_server(job, false), &header, &Census::new(16, 17), tx));
     };
     let mut told = Vec::new();
-    for seq in 0..400 {
+    for seq in 0..900 {
         put(&mut node, 0, from(JOB, 0), gradient(seq, 1, AtpFlags::NONE), 10);
         let lost = put(&mut node, 0, from(OTHER, 0), gradient(seq, 1, AtpFlags::NONE), 1);
         assert_eq!(flags_of(&lost.sent[0].1).1, AtpFlags::COLLIDED, "it is not to blame");
         told.push(flags_of(&put(&mut node, 0, from(JOB, 1), gradient(seq, 2, AtpFlags::NONE), 7).sent[0].1).1);
         free(&mut node, JOB, seq);
     }
-    assert!(told[100..].iter().all(|flags| *flags == AtpFlags::COL), "{told:?}");
-    let mut others = 0;
+    // Its average is a share that comes near to all, and what that leaves out is shared out.
+    assert!(told[800..].iter().filter(|flags| **flags == AtpFlags::COL).count() >= 98, "{told:?}");
+    let (mut others, mut own) = (0, 0);
     for seq in 1_000..1_100 {
         put(&mut node, 0, from(OTHER, 0), gradient(seq, 1, AtpFlags::NONE), 10);
         let sum = put(&mut node, 0, from(OTHER, 1), gradient(seq, 2, AtpFlags::NONE), 7);
         others += u32::from(flags_of(&sum.sent[0].1).1 == AtpFlags::COL);
         let late = put(&mut node, 0, from(JOB, 0), gradient(seq, 1, AtpFlags::NONE), 1);
-        if seq == 1_000 {
-            assert_eq!(flags_of(&late.sent[0].1).1, AtpFlags::COLLIDED.with(AtpFlags::COL));
-        }
+        own += u32::from(flags_of(&late.sent[0].1).1 == AtpFlags::COLLIDED.with(AtpFlags::COL));
         free(&mut node, OTHER, seq);
     }
-    assert!(others <= 1, "{others}");
+    assert!(others <= 2 && own >= 98, "{others} {own}");
 }
 
 #[test]
