@@ -94,7 +94,7 @@ const FAIR: f64 = 0.95;
 pub fn unfair_us(all_us: f64, sharing: &[Sharing]) -> Option<f64> {
     let after = || sharing.iter().filter(|interval| interval.begin_us >= all_us);
     after().next()?;
-    Some(after().filter(|interval| interval.index < FAIR).last().map_or(0.0, |interval| interval.end_us - all_us))
+    Some(after().rev().find(|interval| interval.index < FAIR).map_or(0.0, |interval| interval.end_us - all_us))
 }
 
 /// Writes down by how much jobs slow each other down, where each takes so long by itself. Jobs that crash are left out.
