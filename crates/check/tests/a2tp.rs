@@ -195,20 +195,21 @@ fn two_equal_jobs_share_whenever_they_begin() {
     assert!(owners.iter().skip(2).all(|had| jain(had) < 0.9), "{owners:?}");
 }
 
-/// Where workers are late by chance both jobs are as late as the other, and neither is to blame for collisions.
+/// Where workers are late by chance both jobs are as late as the other, and neither is to blame for collisions: no stretch of 2 ms is as uneven as
+/// where owners are told.
 #[test]
 fn two_equal_jobs_share_where_packets_are_late_by_chance() {
     let shared = stretches_with_noise(0.05, [SHARED(); 2], 1.0, [0, 4], [80_000_000, 66_000_000]);
     let index: Vec<f64> = shared.iter().map(jain).collect();
     println!("{index:.3?}");
-    assert!(shared.len() >= 8 && index.iter().all(|index| *index > 0.95), "{index:?}");
+    assert!(shared.len() >= 8 && index.iter().all(|index| *index > 0.9), "{index:?}");
 }
 
 /// Fig. 2: a straggler that comes later takes next to nothing from a job in step, though collisions are shared out: it is told of its own alone. Shared
 /// out alike, with the straggler as well, the job in step had 24 to 28 Gb/s of 51.
 #[test]
 fn what_a_straggler_meets_is_not_told_to_a_job_in_step() {
-    let had = stretches([SHARED(); 2], 0.25, [0, 4], [70_000_000, 14_000_000]);
+    let had = stretches([SHARED(); 2], 0.25, [0, 4], [130_000_000, 14_000_000]);
     println!("a job in step first: {had:.1?}");
     assert!(had.len() >= 2 && had.iter().all(|[first, late]| first.goodput_gbps > 45.0 && late.window < 0.2 * first.window), "{had:?}");
 }
