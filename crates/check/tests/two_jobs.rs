@@ -5,7 +5,7 @@ use crate::small::{assert_found, assert_holds};
 use fanin_check::model::{Limits, NetworkModel};
 use fanin_core::{Census, Duration, JobId, NetworkMap, NodeId};
 use fanin_protocols::shared::aggregation::Planted;
-use fanin_systems::{A2tpParameters, AnyNode, AtpParameters, JobSpec, System};
+use fanin_systems::{A2tpParameters, AnyNode, AtpParameters, CollisionRule, JobSpec, System};
 
 /// Where an aggregator is a zombie only when a whole run of the model is over: nothing takes time there.
 const NEVER: u64 = u64::MAX / 4;
@@ -18,6 +18,12 @@ fn atp(reclaim_ps: u64) -> System {
 
 fn a2tp(reclaim_ps: u64) -> System {
     System::A2tp(A2tpParameters { aggregators: 1, initial: 1, reclaim_ps, ..A2tpParameters::default() })
+}
+
+/// Switches share collisions out, and tell a job that is late of its own.
+fn shared(reclaim_ps: u64) -> System {
+    let collisions = CollisionRule::Shared;
+    System::A2tp(A2tpParameters { aggregators: 1, initial: 1, reclaim_ps, collisions, ..A2tpParameters::default() })
 }
 
 /// Two jobs of two workers and a server each on one switch with one aggregator, which both want for every fragment.
@@ -58,7 +64,13 @@ fn planted(bug: Planted) -> impl Fn(&mut AnyNode<Census>) {
 
 #[test]
 fn jobs_that_collide_are_exact() {
-    for (name, systems) in [("atp", [atp(NEVER); 2]), ("a2tp", [a2tp(NEVER); 2]), ("atp and a2tp", [atp(NEVER), a2tp(NEVER)])] {
+    for (name, systems) in [
+        ("atp", [atp(NEVER); 2]),
+        ("a2tp", [a2tp(NEVER); 2]),
+        ("atp and a2tp", [atp(NEVER), a2tp(NEVER)]),
+        ("shared", [shared(NEVER); 2]),
+        ("atp and shared", [atp(NEVER), shared(NEVER)]),
+    ] {
         let model = || two_jobs(systems, [&[4], &[4]], limits(0, 0)).with_ends();
         assert_holds(&format!("{name}, a fragment each"), model(), 500);
         let model = two_jobs(systems, [&[8], &[4]], limits(0, 0)).with_ends();
@@ -70,7 +82,7 @@ fn jobs_that_collide_are_exact() {
 
 #[test]
 fn jobs_of_which_one_crashes() {
-    for (name, system) in [("atp", atp as fn(u64) -> System), ("a2tp", a2tp)] {
+    for (name, system) in [("atp", atp as fn(u64) -> System), ("a2tp", a2tp), ("shared", shared)] {
         // Switches are told that it is over, sooner or later.
         let told = two_jobs([system(NEVER); 2], [&[8], &[4]], limits(0, 0)).with_crash_of(1).with_ends();
         assert_holds(&format!("{name}, a crash that is told"), told, 500);
@@ -85,7 +97,7 @@ fn jobs_of_which_one_crashes() {
 /// The worst that reclaiming can do: every aggregator is taken from a job that still needs it, whenever the other one wants it.
 #[test]
 fn an_aggregator_that_is_taken_away_costs_no_contribution() {
-    for (name, system) in [("atp", atp as fn(u64) -> System), ("a2tp", a2tp)] {
+    for (name, system) in [("atp", atp as fn(u64) -> System), ("a2tp", a2tp), ("shared", shared)] {
         let model = two_jobs([system(AT_ONCE); 2], [&[8], &[4]], limits(0, 0)).with_ends();
         assert_holds(&format!("{name}, reclaimed at once"), model, 500);
         let model = two_jobs([system(AT_ONCE); 2], [&[4], &[4]], limits(1, 0)).with_ends();

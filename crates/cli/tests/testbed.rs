@@ -465,6 +465,40 @@ fn a_job_that_crashes_leaves_its_aggregators_to_the_other_one() {
     assert!(most > 0.0 && dead.last().is_some_and(|last| *last <= most / 2.0), "{dead:?}");
 }
 
+/// What two jobs got in the second half of the time in which both ran, in bits: the same intervals for both, so that it does not matter how long
+/// these took.
+fn got_beside_each_other(results: &Value) -> [f64; 2] {
+    let number = |value: &Value, key: &str| value[key].as_f64().unwrap();
+    let operations = |job: usize| results["jobs"][job]["operations"].as_array().unwrap();
+    let begin = [0, 1].map(|job| number(&operations(job)[0], "begun_s")).into_iter().fold(0.0, f64::max);
+    let end = [0, 1].map(|job| number(operations(job).last().unwrap(), "ended_s")).into_iter().fold(f64::INFINITY, f64::min);
+    let rows = results["series"].as_array().unwrap();
+    let counts = |row: &&Value| number(row, "at_s") - number(row, "interval_s") >= (begin + end) / 2.0 && number(row, "at_s") <= end;
+    let bits = |row: &Value| number(row, "goodput_mbit_s") * number(row, "interval_s") * 1e6;
+    [0, 1].map(|job| rows.iter().filter(|row| row["job"] == job).filter(counts).map(bits).sum())
+}
+
+/// Section 8 of A2TP's paper, with real processes: of two equal jobs the second one begins when the first has all aggregators. Where switches share
+/// out what jobs are told of collisions both get as much, by Jain's index.
+#[test]
+fn two_equal_jobs_of_a2tp_share_where_collisions_are_shared_out() {
+    let _alone = alone();
+    let folder = "experiments/a2tp/fig02_real";
+    let files = [format!("{folder}/fabric.toml"), format!("{folder}/equal.toml")];
+    let sets = ["--set", "job.0.collisions=shared", "--set", "job.1.collisions=shared"];
+    let output = testbed(&[&files[0], &files[1], "--format", "json"]).args(sets).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stderr), text(&output.stdout));
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_exact(&results["jobs"][0], 6);
+    assert_exact(&results["jobs"][1], 5);
+    let [a, b] = got_beside_each_other(&results);
+    let packets = (a + b) / (8.0 * 1_408.0);
+    assert!(packets > 2_000.0, "a window of {packets} blocks");
+    let jain = (a + b).powi(2) / (2.0 * (a * a + b * b));
+    println!("{a} and {b} bits: {jain:.3}");
+    assert!(jain >= 0.95, "{a} and {b} bits: {jain}");
+}
+
 #[test]
 fn wrong_files_are_refused_before_anything_is_started() {
     let folder = folder("testbed-wrong");

@@ -106,6 +106,9 @@ fn products_are_bounded() {
     assert!(said.contains("network.leaves = 4000: expected less: ways from 4500 switches to 120000 hosts take about"), "{said}");
     let middle =
         "[network]\nshape = \"fat-tree\"\nleaves = 32\nhosts_per_leaf = 32\nspines = 32\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
+    // What jobs share is there once: 280 jobs with 7,568 aggregators at each switch take 60 MiB and not 16 GiB.
+    let job = "system = \"atp\"\nworkers = 4\nservers = 1\njobs_per_host = 8\nmessage = \"64KiB\"\ncopies = 280\naggregators = 7568";
+    taken(&format!("{middle}[[jobs]]\n{job}\n"));
     for (job, expected) in [
         (
             "system = \"tree\"\nworkers = 1024\nmessage = \"4KiB\"\noperations = 1000000",

@@ -277,6 +277,39 @@ fn jobs_that_share_collisions_out_tell_of_each_others() {
     assert_eq!(told, [10 + 14]);
 }
 
+/// Of collisions with a job whose aggregators are found waiting for its straggler nobody else is told: its sums tell of them, and its fragments
+/// that find somebody else's aggregator taken tell it of that themselves.
+#[test]
+fn a_job_that_is_late_is_told_of_its_collisions_alone() {
+    let shares = |job: JobAtSwitch<()>| JobAtSwitch { shares_collisions: true, ..job };
+    let mut node = switch(false);
+    [JOB, OTHER].into_iter().for_each(|number| node.admit(shares(job(number, false))));
+    let free = |node: &mut AtpSwitch<Census>, job: JobId, seq: u32| {
+        let header = ack(seq, AtpHeader::TO_ALL, AtpFlags::NONE);
+        call(node, |node, tx| node.on_packet(at(1), from_server(job, false), &header, &Census::new(16, 17), tx));
+    };
+    let mut told = Vec::new();
+    for seq in 0..900 {
+        put(&mut node, 0, from(JOB, 0), gradient(seq, 1, AtpFlags::NONE), 10);
+        let lost = put(&mut node, 0, from(OTHER, 0), gradient(seq, 1, AtpFlags::NONE), 1);
+        assert_eq!(flags_of(&lost.sent[0].1).1, AtpFlags::COLLIDED, "it is not to blame");
+        told.push(flags_of(&put(&mut node, 0, from(JOB, 1), gradient(seq, 2, AtpFlags::NONE), 7).sent[0].1).1);
+        free(&mut node, JOB, seq);
+    }
+    // Its average is a share that comes near to all, and what that leaves out is shared out.
+    assert!(told[800..].iter().filter(|flags| **flags == AtpFlags::COL).count() >= 98, "{told:?}");
+    let (mut others, mut own) = (0, 0);
+    for seq in 1_000..1_100 {
+        put(&mut node, 0, from(OTHER, 0), gradient(seq, 1, AtpFlags::NONE), 10);
+        let sum = put(&mut node, 0, from(OTHER, 1), gradient(seq, 2, AtpFlags::NONE), 7);
+        others += u32::from(flags_of(&sum.sent[0].1).1 == AtpFlags::COL);
+        let late = put(&mut node, 0, from(JOB, 0), gradient(seq, 1, AtpFlags::NONE), 1);
+        own += u32::from(flags_of(&late.sent[0].1).1 == AtpFlags::COLLIDED.with(AtpFlags::COL));
+        free(&mut node, OTHER, seq);
+    }
+    assert!(others <= 2 && own >= 98, "{others} {own}");
+}
+
 #[test]
 fn a_fragment_sent_again_flushes_and_nothing_is_added_any_more() {
     let mut node = switch(false);

@@ -38,7 +38,8 @@ pub enum CollisionRule {
     Round,
     /// Those that went to aggregators, as in the paper: it weighs more for jobs with few of them.
     Aggregated,
-    /// Those that an aggregator has summed up; switches share collisions out among the sums of all jobs, and average them.
+    /// Those that an aggregator has summed up; switches share collisions out among the sums of all jobs, and average them. A job with a straggler is
+    /// told of its own alone.
     Shared,
 }
 
@@ -104,9 +105,10 @@ pub struct A2tpParameters {
     /// Only packets whose aggregator another packet wanted count as collisions, not those that found it taken.
     pub col_only: bool,
     /// Collisions count as a share of all packets of a round, so that they weigh the same for all jobs; `"aggregated"`: of the packets that went to
-    /// aggregators, as in the paper; `"shared"`: switches report collisions on the sums of any job that leave them, and average them
-    /// (`collision_weight` and `col_only` then have no effect). Only with `"shared"` do two equal jobs share equally whenever they start; a job
-    /// that was there first loses more to a new one. All jobs of a switch should have the same value.
+    /// aggregators, as in the paper; `"shared"`: switches report collisions on the sums of any job that leave them, and average them,
+    /// but report those with a job with a straggler to that job only (`collision_weight` and `col_only` then have no effect). Under the other rules
+    /// two equal jobs are bistable: one of them ends up with three times the other's goodput. Only with `"shared"` do they share equally whenever
+    /// they start. All jobs of a switch should have the same value.
     pub collisions: CollisionRule,
     /// Straggling is measured by how long contributions wait for each other where they are added; `"round-trip"`: by how much longer
     /// acknowledgements take than the shortest round trip, as in the paper, even if the server causes it.

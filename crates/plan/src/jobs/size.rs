@@ -1,5 +1,7 @@
 //! What the jobs of a run take: too much is refused before it is made.
 
+use std::collections::BTreeMap;
+
 use fanin_core::NodeId;
 use fanin_sim::topology::Topology;
 use fanin_systems::JobSpec;
@@ -27,6 +29,8 @@ struct Part {
     path: String,
     bytes: u64,
     what: String,
+    /// Of memory that all jobs of a kind have together: the kind's key.
+    shared: Option<&'static str>,
 }
 
 /// Refuses jobs that would take too much memory, before they are made.
@@ -36,8 +40,14 @@ struct Part {
 pub fn check_jobs(refuse: &Refuse<'_>, setup: &Setup, topology: &Topology, placed: &[PreparedJob]) -> Result<(), PlanError> {
     let nodes = u64::from(topology.map.nodes());
     let (mut all, mut largest): (u64, Option<Part>) = (0, None);
+    // What jobs share is there once, however many they are: as much as the one needs that is at most switches.
+    let mut shared: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut add = |part: Part| {
-        all = all.saturating_add(part.bytes);
+        let mut unshared = 0;
+        let known = part.shared.map_or(&mut unshared, |key| shared.entry(key).or_default());
+        let more = part.bytes.saturating_sub(*known);
+        *known += more;
+        all = all.saturating_add(more);
         if largest.as_ref().is_none_or(|known| known.bytes < part.bytes) {
             largest = Some(part);
         }
@@ -45,7 +55,7 @@ pub fn check_jobs(refuse: &Refuse<'_>, setup: &Setup, topology: &Topology, place
     let places = (placed.len() as u64).saturating_mul(nodes).saturating_mul(PLACE_BYTES);
     let copies = setup.jobs.iter().enumerate().max_by_key(|(_, job)| job.common.copies.0).map_or(0, |(entry, _)| entry);
     let what = format!("{} jobs x {nodes} nodes", placed.len());
-    add(Part { path: format!("jobs[{copies}].copies"), bytes: places, what });
+    add(Part { path: format!("jobs[{copies}].copies"), bytes: places, what, shared: None });
     for job in placed {
         let has_elements = setup.general.run.payload == PayloadName::Elements || job.system.density().is_some();
         parts(job, has_elements, topology).into_iter().for_each(&mut add);
@@ -85,15 +95,16 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
     let of_window = workers.saturating_mul(window).saturating_mul(SLOT_BYTES);
     let of_slots = slots.saturating_mul(SLOT_BYTES + kept);
     let key = common.operations_key();
+    let of_operations = operations.saturating_mul(workers.saturating_mul(OPERATION_BYTES) + 8);
+    let part = |key: &str, bytes: u64, what: String| Part { path: path(key), bytes, what, shared: None };
     let mut parts = vec![
-        Part { path: path("workers"), bytes: workers * WORKER_BYTES, what: format!("{workers} workers") },
+        part("workers", workers * WORKER_BYTES, format!("{workers} workers")),
+        part(key, of_operations, format!("{operations} operations x {workers} workers")),
+        part("window", of_window, format!("{workers} workers x {window} packets under way")),
         Part {
-            path: path(key),
-            bytes: operations.saturating_mul(workers.saturating_mul(OPERATION_BYTES) + 8),
-            what: format!("{operations} operations x {workers} workers"),
+            shared: spec.shares_slots().then(|| spec.slots_key()),
+            ..part(spec.slots_key(), of_slots, format!("{slots} slots at {passed} switches"))
         },
-        Part { path: path("window"), bytes: of_window, what: format!("{workers} workers x {window} packets under way") },
-        Part { path: path(spec.slots_key()), bytes: of_slots, what: format!("{slots} slots at {passed} switches") },
     ];
     if has_elements {
         // Of sparse vectors only the sum is kept.
@@ -109,7 +120,7 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
             }
         };
         let key = if common.message.is_some() { "message" } else { "model" };
-        parts.push(Part { path: path(key), bytes, what });
+        parts.push(part(key, bytes, what));
     }
     parts
 }

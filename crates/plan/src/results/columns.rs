@@ -60,6 +60,7 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("slowdown_max", ColumnKind::IfAny),
     ("fairness", ColumnKind::IfAny),
     ("fairness_min", ColumnKind::IfAny),
+    ("unfair_us", ColumnKind::IfAny),
     ("link_utilization_mean", ColumnKind::Number),
     ("switch_bytes_peak", ColumnKind::Count),
     ("cores_busy", ColumnKind::Number),

@@ -203,6 +203,12 @@ const RUN: &[Known<RunRecord>] = &[
     Known { key: "slowdown_max", title: "slowdown of the job that suffers most", unit: "", value: |run| run.many.slowdown_max },
     Known { key: "fairness", title: "Jain's index of the jobs' goodput", unit: "", value: |run| run.many.fairness },
     Known { key: "fairness_min", title: "lowest Jain's index of the jobs' goodput", unit: "", value: |run| run.many.fairness_min },
+    Known {
+        key: "unfair_us",
+        title: "time until Jain's index of the jobs' goodput stays at 0.95",
+        unit: "us",
+        value: |run| run.many.unfair_us,
+    },
     Known { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
     Known { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
     Known { key: "cores_busy", title: "time that the busiest switch's cores have a packet", unit: "", value: |run| run.cores_busy },

@@ -173,6 +173,9 @@ pub struct ManyJobs {
     /// In the interval where it is lowest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness_min: Option<f64>,
+    /// From when the last job begins to the end of the last interval in which it is below 0.95, in us: 0 where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfair_us: Option<f64>,
 }
 
 impl ManyJobs {

@@ -86,6 +86,17 @@ pub fn fairness(sharing: &[Sharing]) -> Option<(f64, f64)> {
     (time > 0.0).then(|| (sum / time, lowest))
 }
 
+/// Where Jain's index is at least this, jobs share fairly: of two, one has at most 1.6 times what the other has.
+const FAIR: f64 = 0.95;
+
+/// From when the last job has begun, at `all_us`, to the end of the last interval in which jobs do not share fairly, in us: 0 where there is none, and
+/// the whole time where they never do. `None` where no interval is after that.
+pub fn unfair_us(all_us: f64, sharing: &[Sharing]) -> Option<f64> {
+    let after = || sharing.iter().filter(|interval| interval.begin_us >= all_us);
+    after().next()?;
+    Some(after().rev().find(|interval| interval.index < FAIR).map_or(0.0, |interval| interval.end_us - all_us))
+}
+
 /// Writes down by how much jobs slow each other down, where each takes so long by itself. Jobs that crash are left out.
 pub fn compare(record: &mut RunRecord, alone_us: Vec<Option<f64>>) {
     for (job, alone_us) in record.jobs.iter_mut().zip(alone_us) {
@@ -131,6 +142,18 @@ mod tests {
     use fanin_core::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn jobs_are_unfair_until_the_last_interval_in_which_they_are() {
+        let sharing = |indices: &[f64]| -> Vec<Sharing> {
+            let of = |(number, index): (usize, &f64)| Sharing { begin_us: number as f64, end_us: number as f64 + 1.0, index: *index };
+            indices.iter().enumerate().map(of).collect()
+        };
+        let intervals = sharing(&[0.5, 0.9, 1.0, 0.94, 0.95, 0.99]);
+        assert_eq!((unfair_us(0.0, &intervals), unfair_us(2.5, &intervals)), (Some(4.0), Some(1.5)));
+        assert_eq!((unfair_us(4.0, &intervals), unfair_us(6.0, &intervals), unfair_us(0.0, &[])), (Some(0.0), None, None));
+        assert_eq!(unfair_us(1.0, &sharing(&[1.0, 0.9, 0.8])), Some(2.0), "until the end");
+    }
 
     #[test]
     fn a_swing_leaves_out_the_extremes_and_what_is_first_is_the_begin_of_an_interval() {

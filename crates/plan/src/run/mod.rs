@@ -233,7 +233,9 @@ fn describe(
             (job.together, job.swing) = (settled.mean, settled.swing);
             job.first_us = together::first_us(number, all_us, &result.series);
         }
-        (record.many.fairness, record.many.fairness_min) = together::fairness(&together::sharing(&record.jobs, &result.series)).unzip();
+        let sharing = together::sharing(&record.jobs, &result.series);
+        (record.many.fairness, record.many.fairness_min) = together::fairness(&sharing).unzip();
+        record.many.unfair_us = together::unfair_us(all_us, &sharing);
     }
     record.series = series;
     record.repetition = repetition;

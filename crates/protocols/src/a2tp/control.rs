@@ -23,7 +23,9 @@ pub enum CollisionsOf {
     /// As the paper has it: those that went to aggregators (ACW).
     Aggregated,
     /// Those that an aggregator has summed up. Their marks are of collisions of any job, shared out and averaged by the switch
-    /// ([`JobAtSwitch::shares_collisions`](crate::shared::aggregation::JobAtSwitch::shares_collisions)), so that h is alpha.
+    /// ([`JobAtSwitch::shares_collisions`](crate::shared::aggregation::JobAtSwitch::shares_collisions)), so that h is alpha. What was lost at
+    /// aggregators by fault of the job's own straggler is marked, too, and counts as a share of the round: a job that has few aggregators left
+    /// keeps some.
     Shared,
 }
 
@@ -195,6 +197,8 @@ pub struct Tally {
     length: u32,
     aggregated: u32,
     collided: u32,
+    /// Lost at aggregators by fault of the job itself, where switches tell that.
+    blamed: u32,
     acknowledged: u32,
     marked: u32,
     in_time: u32,
@@ -218,6 +222,7 @@ impl Tally {
             length: config.initial.clamp(1, config.window),
             aggregated: 0,
             collided: 0,
+            blamed: 0,
             acknowledged: 0,
             marked: 0,
             in_time: 0,
@@ -238,7 +243,7 @@ impl Tally {
             CollisionsOf::Aggregated | CollisionsOf::Shared => self.aggregated,
         };
         let met = (self.acknowledged > 0).then(|| Met {
-            collisions: (self.aggregated > 0).then(|| share(self.collided, wanted)),
+            collisions: (self.aggregated + self.blamed > 0).then(|| share(self.collided, wanted) + share(self.blamed, self.acknowledged)),
             aggregated: share(self.aggregated, wanted),
             fragments: self.aggregated,
             marks: share(self.marked, self.acknowledged),
@@ -252,6 +257,7 @@ impl Tally {
             length,
             aggregated: 0,
             collided: 0,
+            blamed: 0,
             acknowledged: 0,
             marked: 0,
             in_time: 0,
@@ -281,7 +287,9 @@ impl Tally {
     /// An acknowledgement of the round, of a fragment whose contributions were so far apart.
     pub fn count(&mut self, now: Instant, tensor: u32, aggregated: bool, flags: AtpFlags, waited: Waited) {
         let shared = self.collisions == CollisionsOf::Shared;
-        let aggregated = aggregated && !(shared && flags.has(AtpFlags::COLLIDED));
+        let lost = shared && flags.has(AtpFlags::COLLIDED);
+        self.blamed += u32::from(aggregated && lost && flags.has(AtpFlags::COL));
+        let aggregated = aggregated && !lost;
         let collision = if self.col_only || shared { AtpFlags::COL } else { AtpFlags::COL.with(AtpFlags::COLLIDED) };
         self.acknowledged += 1;
         self.aggregated += u32::from(aggregated);
@@ -450,7 +458,8 @@ mod tests {
         assert_eq!(tally.begin(at(901), 1, 10).map(|met| met.synchrony), Some(None));
     }
 
-    /// Of four fragments at aggregators one was summed up and marked, one summed up, two found their aggregators taken: half of the sums.
+    /// Of four fragments at aggregators one was summed up and marked, one summed up, two found their aggregators taken: half of the sums. One of
+    /// the two tells that the job itself was to blame: a fifth of the round.
     #[test]
     fn what_switches_share_out_is_a_share_of_sums_and_is_averaged_by_them() {
         let config = A2tpWindowConfig { collisions: CollisionsOf::Shared, initial: 100, ..PAPER };
@@ -461,10 +470,10 @@ mod tests {
         }
         tally.count(Instant::ZERO, 0, false, AtpFlags::NONE, Waited::NOT);
         let met = tally.begin(Instant::ZERO, 0, 100).unwrap();
-        assert_eq!((met.collisions, met.fragments), (Some(0.5), 2));
+        assert_eq!((met.collisions, met.fragments), (Some(0.5 + 0.2), 2));
         let mut job = Control::new(config);
         job.update(&met);
-        assert_eq!(job.alpha.get(), 0.5, "no average of an average");
+        assert_eq!(job.alpha.get(), 0.5 + 0.2, "no average of an average");
         // What a straggler is told is what all are told: fairness has nothing to correct.
         let update = |fair: bool, synchrony: f64| {
             let mut job = Control::new(A2tpWindowConfig { fair, ..config });

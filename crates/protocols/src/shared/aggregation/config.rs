@@ -43,7 +43,8 @@ pub struct JobAtSwitch<O> {
     pub size: u32,
     /// Label of the job's packets for flow hashing.
     pub flow: FlowLabel,
-    /// Its sums tell of collisions of all jobs, in the order in which they leave; otherwise of those at their own aggregators.
+    /// Its sums tell of collisions of all jobs, in the order in which they leave, but for those with a job that is late, which that job is told of
+    /// alone; otherwise of those at their own aggregators.
     pub shares_collisions: bool,
     /// What goes to each of its servers.
     pub servers: Vec<ServerAtSwitch>,

@@ -7,7 +7,7 @@ use fanin_core::{
 };
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, RankSet, Waited};
 
-use super::account::Account;
+use super::account::{Account, Lateness};
 use super::config::{AGGREGATORS_MAX, JobAtSwitch, ServerAtSwitch, SwitchConfig, WORKERS_MAX};
 use super::members::{Members, Switches};
 use super::planted::Planted;
@@ -63,6 +63,7 @@ struct Entry<O> {
     /// The job has ranks of more than one group, so that sums of it can be ones that no packet can name.
     is_wide: bool,
     shares_collisions: bool,
+    lateness: Lateness,
     /// By number.
     servers: Box<[Server]>,
 }
@@ -105,6 +106,7 @@ impl<O> Entry<O> {
             block_bytes: job.block_bytes,
             is_wide,
             shares_collisions: job.shares_collisions,
+            lateness: Lateness::default(),
             servers: job.servers.into_iter().map(|server| Server::new(server, is_wide, job.flow)).collect(),
         }
     }
@@ -381,26 +383,41 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             return self.pass(of, packet, payload, tx);
         }
         if aggregator.state != State::Empty && !self.reclaim(now, packet.slot, tx) {
-            self.collide(usize::from(packet.slot.index), of.job);
-            packet.flags = packet.flags.with(AtpFlags::COLLIDED);
+            let is_its_fault = self.collide(usize::from(packet.slot.index), of.job);
+            packet.flags = packet.flags.with(AtpFlags::COLLIDED).with_if(AtpFlags::COL, is_its_fault);
             tx.note(Event::Counted(Tally::Collision));
             return self.pass(of, packet, payload, tx);
         }
         self.take(now, of, fan_in, packet, payload, tx);
     }
 
-    /// A fragment of job `by` wants an aggregator that is taken: its owner is told, or whoever's sum is next, where jobs share that out.
-    fn collide(&mut self, index: usize, by: usize) {
+    /// A fragment of job `by` wants an aggregator that is taken: its owner is told, or whoever's sum is next, where jobs share that out and
+    /// neither of them is late. Says whether it is that fragment which is to tell of it.
+    fn collide(&mut self, index: usize, by: usize) -> bool {
         let aggregator = &mut self.aggregators[index];
-        let owner_shares = self.jobs.place(aggregator.job).is_some_and(|owner| self.jobs.at(owner).shares_collisions);
-        if !owner_shares {
+        let owner = self.jobs.place(aggregator.job).filter(|owner| self.jobs.at(*owner).shares_collisions);
+        let (by_shares, is_first) = (self.jobs.at(by).shares_collisions, !aggregator.is_entered);
+        aggregator.is_entered |= owner.is_some() || by_shares;
+        let blamed = owner.filter(|_| is_first).and_then(|owner| self.blame(index, owner, by));
+        let aggregator = &mut self.aggregators[index];
+        if owner.is_none() || blamed.is_some() && blamed == owner {
             aggregator.flags = aggregator.flags.with(AtpFlags::COL);
             aggregator.wanted_late = aggregator.state != State::Open;
         }
-        if (owner_shares || self.jobs.at(by).shares_collisions) && !aggregator.is_entered {
-            aggregator.is_entered = true;
+        if blamed.is_none() && is_first && (owner.is_some() || by_shares) {
             self.account.enter();
         }
+        blamed == Some(by) && blamed != owner
+    }
+
+    /// Of two jobs that share collisions out the one whose lateness is to blame, if it is that.
+    fn blame(&mut self, index: usize, owner: usize, by: usize) -> Option<usize> {
+        let waits = self.aggregators[index].state == State::Open;
+        self.jobs.at_mut(owner).lateness.found(waits);
+        let [of_owner, of_by] = [owner, by].map(|job| self.jobs.at(job).lateness);
+        let (later, other) = if of_by > of_owner { (by, of_owner) } else { (owner, of_by) };
+        let entry = self.jobs.at_mut(later);
+        (entry.shares_collisions && entry.lateness.is_blamed(other)).then_some(later)
     }
 
     /// The packet goes on to the server as it is.
