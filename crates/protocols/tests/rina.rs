@@ -1,5 +1,7 @@
 //! Rina packet by packet: a driver that delivers in order, and loses, repeats or kills what a test says.
 
+mod tasks;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

@@ -44,6 +44,8 @@ pub struct SendWindow<T> {
     /// The receiver has turned away what of these packets is not acknowledged, and takes it now: from the first that was not sent again since, to
     /// the one behind the last.
     turned_away: Option<(u32, u32)>,
+    /// Nothing expires while answers come.
+    by_answers: bool,
 }
 
 impl<T: Copy + Default> SendWindow<T> {
@@ -64,7 +66,16 @@ impl<T: Copy + Default> SendWindow<T> {
             held_up: false,
             pace_at: Instant::ZERO,
             turned_away: None,
+            by_answers: false,
         }
+    }
+
+    /// Time runs from the last answer (RFC 6298, 5.3), where that came after the packet was sent: while a queue on the way grows, each answer is later than the one
+    /// before, and later than a time that was measured. For channels where answers show what is lost ([`SendWindow::lost`], [`SendWindow::overtaken`]); what
+    /// expires in silence goes out one by one.
+    pub(crate) fn timed_by_answers(mut self) -> Self {
+        self.by_answers = true;
+        self
     }
 
     /// Repetitions do not stay in step with those of other workers.
@@ -301,18 +312,38 @@ impl<T: Copy + Default> SendWindow<T> {
             return None;
         }
         let sent_at = self.entries[self.order.first()? as usize].sent_at;
-        Some((sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at))
+        let answered_at = if self.by_answers { self.progress_at } else { Instant::ZERO };
+        Some((sent_at.max(self.resumed_at).max(answered_at) + self.rtt.timeout()).max(self.pace_at))
     }
 
-    /// The packet that was sent longest ago, where its time is over by `now`; its timeout is noted.
-    pub fn expired(&mut self, now: Instant) -> Option<(u32, T)> {
+    /// The packet that was sent longest ago, where its time is over by `now`.
+    #[inline]
+    pub(crate) fn due(&self, now: Instant) -> Option<(u32, T)> {
         if self.resend_at()? > now {
             return None;
         }
         let slot = self.order.first()?;
-        let entry = self.entries[slot as usize];
+        Some((self.number_in(slot), self.entries[slot as usize].item))
+    }
+
+    /// The packet that was sent longest ago, where its time is over by `now`; its timeout is noted.
+    pub fn expired(&mut self, now: Instant) -> Option<(u32, T)> {
+        let due = self.due(now)?;
+        let entry = self.entries[self.slot(due.0) as usize];
         self.rtt.on_timeout(now, entry.sent_at, self.progress_at <= entry.sent_at);
-        Some((self.number_in(slot), entry.item))
+        Some(due)
+    }
+
+    /// A packet under way has not left this host, and is not sent a second time: its time begins now. Of one that was sent once before, that is still so.
+    #[inline]
+    pub(crate) fn postpone(&mut self, now: Instant, sequence: u32) {
+        let slot = self.slot(sequence);
+        let entry = &mut self.entries[slot as usize];
+        if !entry.again {
+            entry.first_at = now;
+        }
+        entry.sent_at = now;
+        self.order.renew(slot);
     }
 
     /// A packet under way is sent again now.
@@ -331,7 +362,7 @@ impl<T: Copy + Default> SendWindow<T> {
         {
             self.turned_away = (from.wrapping_add(1) != end).then_some((from.wrapping_add(1), end));
         }
-        if self.rtt.is_stalled() {
+        if self.rtt.is_stalled() || self.by_answers {
             self.pace_at = now + self.rtt.timeout().divided(self.entries.len() as u64);
         }
     }
@@ -477,6 +508,50 @@ mod tests {
         assert_eq!(sent.expired(at(100)), None, "the timeout was doubled, as nothing at all was acknowledged");
         assert_eq!(sent.resend_at(), Some(at(201)));
         assert_eq!(sent.patience_ends_at(Duration::from_us(500)), Some(at(500)));
+    }
+
+    #[test]
+    fn what_has_not_left_the_host_is_not_late() {
+        let mut sent = window(8);
+        (0..2).for_each(|item| _ = sent.push(at(0), item));
+        assert!(sent.on_ack(at(20), 0, 0), "of nothing");
+        assert_eq!(sent.due(at(99)), None);
+        assert_eq!(sent.due(at(100)), Some((0, 0)));
+        sent.postpone(at(100), 0);
+        assert_eq!(sent.due(at(100)), Some((1, 1)), "that was sent before the other one now");
+        sent.postpone(at(100), 1);
+        assert_eq!((sent.due(at(199)), sent.resend_at()), (None, Some(at(200))), "and no timeout was doubled");
+        assert!(sent.on_ack(at(130), 2, 0));
+        assert_eq!(sent.round_trip(), Some(Duration::from_us(30)), "what it has waited here is no round trip");
+        // Of what was sent twice an answer measures nothing, wherever it waited.
+        sent.push(at(200), 2);
+        assert_eq!(sent.expired(at(400)), Some((2, 2)));
+        sent.renew(at(400), 2);
+        sent.postpone(at(500), 2);
+        assert!(sent.on_ack(at(600), 3, 0));
+        assert_eq!(sent.round_trip(), Some(Duration::from_us(30)));
+    }
+
+    #[test]
+    fn nothing_expires_while_answers_come_and_then_all_but_not_at_once() {
+        let late = |mut sent: SendWindow<u32>| {
+            (0..8).for_each(|item| _ = sent.push(at(u64::from(item)), item));
+            // A queue grows: each answer comes 40 us after the one before, and the first timeout is 100 us.
+            let due = (1..=4).filter(|number| {
+                let is_due = sent.due(at(40 * u64::from(*number))).is_some();
+                assert!(sent.on_ack(at(40 * u64::from(*number)), *number, 0));
+                is_due
+            });
+            (due.count(), sent)
+        };
+        assert_eq!(late(window(8)).0, 1, "by itself the fourth one is late");
+        let (due, mut sent) = late(window(8).timed_by_answers());
+        assert_eq!(due, 0);
+        let silent_at = sent.resend_at().expect("four are under way");
+        assert!(silent_at > at(160 + 40));
+        let Some((4, item)) = sent.expired(silent_at) else { panic!("the first of these") };
+        sent.renew(silent_at, item);
+        assert!(sent.resend_at().is_some_and(|at| at > silent_at), "the next one later");
     }
 
     #[test]
