@@ -92,7 +92,7 @@ impl Channel {
         Channel {
             waiting: VecDeque::new(),
             onward: VecDeque::new(),
-            sent: SendWindow::new(capacity, reliability).timed_by_answers(),
+            sent: SendWindow::new(capacity, reliability),
             received: ReceiveWindow::new(capacity),
             gate: StepGate::none(),
             window: CongestionWindow::new(first_window.0, first_window.1),

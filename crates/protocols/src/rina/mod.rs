@@ -41,8 +41,7 @@
 //! Who has no room for another packet asks for the acknowledgement of the last one, which then comes at once (`Item::asks`); others come with
 //! every fourth packet, or late. So where nothing is lost no timer is waited for, and a run takes as long with any timeouts.
 //!
-//! Nor does a timer take for lost what is late. It runs from the last acknowledgement, where that came after a packet was sent: a queue that grows makes each one later
-//! than the one before. And a piece whose gradient waits at its agent itself, behind results, is on its way no farther than there.
+//! Nor does a timer take for lost a piece whose gradient waits at its agent itself, behind results: it is on its way no farther than there.
 //!
 //! A head sends again what is not acknowledged: as a task, upon which the switch pulls from those that are missing, or sends the sum
 //! again; or as a sum. What is pulled once more goes before what is pulled now, as whole windows wait for it. An acknowledgement tells of

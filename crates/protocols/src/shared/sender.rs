@@ -44,8 +44,6 @@ pub struct SendWindow<T> {
     /// The receiver has turned away what of these packets is not acknowledged, and takes it now: from the first that was not sent again since, to
     /// the one behind the last.
     turned_away: Option<(u32, u32)>,
-    /// Nothing expires while answers come.
-    by_answers: bool,
 }
 
 impl<T: Copy + Default> SendWindow<T> {
@@ -66,16 +64,7 @@ impl<T: Copy + Default> SendWindow<T> {
             held_up: false,
             pace_at: Instant::ZERO,
             turned_away: None,
-            by_answers: false,
         }
-    }
-
-    /// Time runs from the last answer (RFC 6298, 5.3), where that came after the packet was sent: while a queue on the way grows, each answer is later than the one
-    /// before, and later than a time that was measured. For channels where answers show what is lost ([`SendWindow::lost`], [`SendWindow::overtaken`]); what
-    /// expires in silence goes out one by one.
-    pub(crate) fn timed_by_answers(mut self) -> Self {
-        self.by_answers = true;
-        self
     }
 
     /// Repetitions do not stay in step with those of other workers.
@@ -312,8 +301,7 @@ impl<T: Copy + Default> SendWindow<T> {
             return None;
         }
         let sent_at = self.entries[self.order.first()? as usize].sent_at;
-        let answered_at = if self.by_answers { self.progress_at } else { Instant::ZERO };
-        Some((sent_at.max(self.resumed_at).max(answered_at) + self.rtt.timeout()).max(self.pace_at))
+        Some((sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at))
     }
 
     /// The packet that was sent longest ago, where its time is over by `now`.
@@ -362,7 +350,7 @@ impl<T: Copy + Default> SendWindow<T> {
         {
             self.turned_away = (from.wrapping_add(1) != end).then_some((from.wrapping_add(1), end));
         }
-        if self.rtt.is_stalled() || self.by_answers {
+        if self.rtt.is_stalled() {
             self.pace_at = now + self.rtt.timeout().divided(self.entries.len() as u64);
         }
     }
@@ -530,28 +518,6 @@ mod tests {
         sent.postpone(at(500), 2);
         assert!(sent.on_ack(at(600), 3, 0));
         assert_eq!(sent.round_trip(), Some(Duration::from_us(30)));
-    }
-
-    #[test]
-    fn nothing_expires_while_answers_come_and_then_all_but_not_at_once() {
-        let late = |mut sent: SendWindow<u32>| {
-            (0..8).for_each(|item| _ = sent.push(at(u64::from(item)), item));
-            // A queue grows: each answer comes 40 us after the one before, and the first timeout is 100 us.
-            let due = (1..=4).filter(|number| {
-                let is_due = sent.due(at(40 * u64::from(*number))).is_some();
-                assert!(sent.on_ack(at(40 * u64::from(*number)), *number, 0));
-                is_due
-            });
-            (due.count(), sent)
-        };
-        assert_eq!(late(window(8)).0, 1, "by itself the fourth one is late");
-        let (due, mut sent) = late(window(8).timed_by_answers());
-        assert_eq!(due, 0);
-        let silent_at = sent.resend_at().expect("four are under way");
-        assert!(silent_at > at(160 + 40));
-        let Some((4, item)) = sent.expired(silent_at) else { panic!("the first of these") };
-        sent.renew(silent_at, item);
-        assert!(sent.resend_at().is_some_and(|at| at > silent_at), "the next one later");
     }
 
     #[test]
