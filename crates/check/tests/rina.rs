@@ -119,16 +119,12 @@ pub fn two_racks(first: u32, second: u32) -> (NetworkMap, Vec<NodeId>) {
     (map, (0..hosts).map(NodeId).collect())
 }
 
-pub fn model(network: (NetworkMap, Vec<NodeId>), elements: &[u64], limits: Limits, patience: Duration) -> NetworkModel {
-    model_of(rina(UNLIMITED), network, elements, limits, patience)
-}
-
-fn model_of(system: System, (map, hosts): (NetworkMap, Vec<NodeId>), elements: &[u64], limits: Limits, patience: Duration) -> NetworkModel {
+pub fn model((map, hosts): (NetworkMap, Vec<NodeId>), elements: &[u64], limits: Limits, patience: Duration) -> NetworkModel {
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
         servers: &[],
-        system,
+        system: rina(UNLIMITED),
         op: (),
         element_bytes: 4,
         payload_bytes: 4 * BLOCK as u32,
@@ -149,16 +145,6 @@ fn every_behaviour_of_small_jobs_is_right() {
     assert_holds("rina, star of 2, 2 blocks", model(star(2), &[2 * BLOCK], ONE_LOSS, Duration::MAX), 100);
     assert_holds("rina, star of 2, 2 operations", model(star(2), &[BLOCK, 1], ONE_LOSS, Duration::MAX).with_late_worker(), 100);
     assert_holds("rina, a rack and a worker", model(two_racks(2, 1), &[2], ONE_LOSS, Duration::MAX), 1_000);
-}
-
-/// A rack and two workers by themselves: the last one has the sum of all, the rack's switch gets it and hands it down, and either the switch or the agent sends it on
-/// to the other worker.
-#[test]
-fn every_behaviour_is_right_whoever_sends_results_on() {
-    for (onward, states) in [(RinaOnward::Switch, 1_000), (RinaOnward::Agent, 1_000)] {
-        let model = model_of(balanced(1, onward), two_racks(2, 2), &[1], ONE_LOSS, Duration::MAX);
-        assert_holds(&format!("rina, a rack and two workers, by {onward:?}"), model, states);
-    }
 }
 
 pub fn plant(bug: Planted) -> impl Fn(&mut AnyNode<Census>) {
