@@ -6,8 +6,8 @@ use fanin_core::{Census, Duration, Instant, NodeId};
 use fanin_sim::RunResult;
 use fanin_systems::{
     A2tpParameters, AlgorithmRule, AtpParameters, CanaryParameters, CongestionParameters, CongestionRule, FailureRule, MachinesParameters,
-    NetReduceParameters, PanamaParameters, PsParameters, RinaParameters, RingOrder, RingParameters, SharpMode, SharpParameters,
-    StepParameters, SwitchMlParameters, System, UNLIMITED,
+    NetReduceParameters, PanamaParameters, PsParameters, RinaOnward, RinaParameters, RinaPartitions, RinaResults, RingOrder,
+    RingParameters, SharpMode, SharpParameters, StepParameters, SwitchMlParameters, System, UNLIMITED,
 };
 
 /// First and shortest timeout, and patience. The first is above every round trip here.
@@ -72,6 +72,13 @@ pub fn systems() -> Vec<System> {
         rina(0, 20_000_000_000),
         rina(UNLIMITED, 20_000_000_000),
         rina(2, 1_000_000_000),
+        System::Rina(RinaParameters {
+            aggregating: 2,
+            partitions: RinaPartitions::Balanced,
+            results: RinaResults::First,
+            onward: RinaOnward::Agent,
+            ..RinaParameters::default()
+        }),
         System::ps(),
         System::Ps(PsParameters { shards: 2, ..PsParameters::default() }),
     ]

@@ -1,5 +1,7 @@
 //! Rina packet by packet: a driver that delivers in order, and loses, repeats or kills what a test says.
 
+mod tasks;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -518,8 +520,7 @@ fn an_agent_hears_of_marks_on_the_way_to_other_racks() {
     assert!(marked < free, "{marked} and {free} under way");
 }
 
-/// `rina` P8: results that come late were not lost. Who has asked in vain for the first ones does not go on asking when they come: its agent
-/// would send again what is on its way.
+/// `rina` P8: results that come late were not lost. Who has asked in vain for the first ones does not go on asking when they come: its agent would send again what is on its way.
 #[test]
 fn who_waited_long_for_the_first_result_asks_once() {
     const WINDOW: u32 = 16;
@@ -609,8 +610,7 @@ fn a_switch_that_has_restarted_costs_a_few_timeouts_and_not_one_for_each_piece()
     }
 }
 
-/// `rina 4.3`: who has no room for another packet asks for its acknowledgement, so nobody waits for the time after which the rest is
-/// acknowledged, however small the window is.
+/// `rina 4.3`: who has no room for another packet asks for its acknowledgement, so nobody waits for the time after which the rest is acknowledged, however small the window is.
 #[test]
 fn no_timer_runs_out_where_nothing_is_lost() {
     for racks in MIXES {

@@ -16,7 +16,7 @@ use crate::shared::step::StepGate;
 
 /// A packet that comes in order is acknowledged with the 4th of its kind at the latest; at once where its sender waits for that, as it has
 /// no room for another one. So nobody ever waits for the time after which the rest is acknowledged, which no round trip has to do with.
-const ACK_EVERY: u32 = 4;
+pub(super) const ACK_EVERY: u32 = 4;
 
 /// Results under way before anything is known of the way.
 const FIRST_RESULTS: u32 = 10;
@@ -165,6 +165,11 @@ impl Channel {
     #[inline]
     pub(super) fn may_send(&self) -> bool {
         self.is_open() || self.unasked && self.sent.has_room() && self.sent.under_way() < ACK_EVERY
+    }
+
+    /// How many more may be sent.
+    pub(super) fn room(&self) -> u32 {
+        self.window_packets().saturating_sub(self.sent.under_way())
     }
 
     /// Gives the next packet its number, and says whether it asks for an acknowledgement: it does where no other one may follow it.

@@ -27,7 +27,8 @@
 //!
 //! Results that a switch sends on are not held back by anything that its rack sends: they meet the rack's sums in the queue before the next head, and
 //! take the place of sums there, for which all wait. [`Onward::Agent`] leaves it to the agent to send them on, behind its gradients; then what leaves a rack is
-//! no more than the agent's link carries, as in a ring, and there is no such queue.
+//! no more than the agent's link carries, as in a ring, and there is no such queue. That link carries tasks beside what a ring's does, so there a task waits for up to 32
+//! pieces while more than that are under way.
 //!
 //! ## Exactly once
 //! A sum is taken once by its number; a gradient by a bit of its slot. A packet names epoch and operation, and nothing of another one is
@@ -39,6 +40,8 @@
 //! ## Loss
 //! Who has no room for another packet asks for the acknowledgement of the last one, which then comes at once (`Item::asks`); others come with
 //! every fourth packet, or late. So where nothing is lost no timer is waited for, and a run takes as long with any timeouts.
+//!
+//! Nor does a timer take for lost a piece whose gradient waits at its agent itself, behind results: it is on its way no farther than there.
 //!
 //! A head sends again what is not acknowledged: as a task, upon which the switch pulls from those that are missing, or sends the sum
 //! again; or as a sum. What is pulled once more goes before what is pulled now, as whole windows wait for it. An acknowledgement tells of

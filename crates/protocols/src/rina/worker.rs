@@ -14,7 +14,7 @@ use fanin_core::{
 use fanin_wire::rina::{Item, Members, RinaHeader};
 use fanin_wire::ring::AckMask;
 
-use super::channel::{AckWord, Channel, Hop};
+use super::channel::{ACK_EVERY, AckWord, Channel, Hop};
 use super::config::{Onward, Results, RinaWorkerConfig};
 use super::cut::Cut;
 use super::planted::Planted;
@@ -31,6 +31,9 @@ use timers::Timers;
 
 /// Pieces of one task at most.
 pub(super) const TASK_MAX: u8 = 32;
+
+/// A task that waits for more pieces is not longer than that part of a window.
+const TASKS_A_WINDOW: u32 = 16;
 
 /// An acknowledgement that shows packets to be lost lets so many of them go again; the answers to these let others go.
 const RESENT_AT_ONCE: u32 = 4;
@@ -305,6 +308,16 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.pump_onward(now, tx);
     }
 
+    /// Whether a packet of sums is on its way no farther than here: the switch has asked for its piece, and the own gradient waits behind results or other
+    /// gradients. That is no loss, however long it takes.
+    pub(super) fn waits_here(&self, number: u32) -> bool {
+        // In the order of their numbers; those of the operation to come are behind.
+        let is_before = |pull: &Pull| pull.item.operation == self.run.operation && pull.item.number() <= number;
+        let place = self.pulls.partition_point(is_before).checked_sub(1);
+        let pull = place.and_then(|place| self.pulls.get(place));
+        pull.is_some_and(|pull| number - pull.item.number() < u32::from(pull.count) && pull.item.epoch == self.view.epoch())
+    }
+
     /// `rina 4.1`, 3: the raw gradient; the agent's with what groups before have added.
     fn pump_pulls<T: Tx<RinaHeader, P>>(&mut self, tx: &mut T) {
         let to = Egress::Port(self.config.uplink);
@@ -353,6 +366,9 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             if !self.scatter.gate.admits(now, self.scatter_step(hop)) || !self.scatter.may_send() || !tx.room(to) {
                 return;
             }
+            if own.switch.is_some() && self.is_short_task() {
+                return;
+            }
             let (number, mut asks) = self.scatter.push(now, hop);
             self.scatter.waiting.pop_front();
             if own.switch.is_none() {
@@ -371,6 +387,22 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             }
             self.send_task((number, asks), hop, count, tx);
         }
+    }
+
+    /// Whether the next task had better wait for the pieces behind its own, so that the link carries fewer of these short packets, and fewer pulls. It does while
+    /// so many pieces are under way that acknowledgements come without a timer and bring it about; and there is no more to wait for at the end of a partition.
+    /// Where switches send results on, one seed each showed nothing of it, so there tasks go at once.
+    fn is_short_task(&self) -> bool {
+        let whole = u32::from(TASK_MAX).min(self.scatter.window_packets() / TASKS_A_WINDOW);
+        if self.config.layout.onward == Onward::Switch || self.scatter.sent.under_way() < 2 * whole.max(ACK_EVERY) {
+            return false;
+        }
+        let Some(first) = self.scatter.waiting.front() else { return false };
+        let follows = |(ahead, hop): &(u32, &Hop)| hop.partition == first.partition && hop.segment == first.segment + ahead;
+        let there = (0..whole).zip(&self.scatter.waiting).take_while(follows).count() as u32;
+        let is_last = first.segment + there == self.run.cut.segments(first.partition.into());
+        let is_cut_off = there < whole && self.scatter.waiting.len() > there as usize;
+        !is_last && !is_cut_off && there.min(self.scatter.room()) < whole
     }
 
     /// `rina 4.1`, 1: in step s group g hands on partition g - s.
@@ -409,6 +441,9 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if self.run.held[piece.index as usize].stage == Stage::Final && self.scatter.settle(now, number) {
             // The sum of all holds what the next group has made of this, so it has it.
             return;
+        }
+        if self.waits_here(number) {
+            return self.scatter.sent.postpone(now, number);
         }
         let by_switch = self.view.own().switch.is_some();
         let to = if by_switch { Egress::Port(self.config.uplink) } else { self.to(self.view.next().address()) };

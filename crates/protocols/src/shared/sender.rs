@@ -306,15 +306,34 @@ impl<T: Copy + Default> SendWindow<T> {
         Some((sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at))
     }
 
-    /// The packet that was sent longest ago, where its time is over by `now`; its timeout is noted.
-    pub fn expired(&mut self, now: Instant) -> Option<(u32, T)> {
+    /// The packet that was sent longest ago, where its time is over by `now`.
+    #[inline]
+    pub(crate) fn due(&self, now: Instant) -> Option<(u32, T)> {
         if self.resend_at()? > now {
             return None;
         }
         let slot = self.order.first()?;
-        let entry = self.entries[slot as usize];
+        Some((self.number_in(slot), self.entries[slot as usize].item))
+    }
+
+    /// The packet that was sent longest ago, where its time is over by `now`; its timeout is noted.
+    pub fn expired(&mut self, now: Instant) -> Option<(u32, T)> {
+        let due = self.due(now)?;
+        let entry = self.entries[self.slot(due.0) as usize];
         self.rtt.on_timeout(now, entry.sent_at, self.progress_at <= entry.sent_at);
-        Some((self.number_in(slot), entry.item))
+        Some(due)
+    }
+
+    /// A packet under way has not left this host, and is not sent a second time: its time begins now. Of one that was sent once before, that is still so.
+    #[inline]
+    pub(crate) fn postpone(&mut self, now: Instant, sequence: u32) {
+        let slot = self.slot(sequence);
+        let entry = &mut self.entries[slot as usize];
+        if !entry.again {
+            entry.first_at = now;
+        }
+        entry.sent_at = now;
+        self.order.renew(slot);
     }
 
     /// A packet under way is sent again now.
@@ -495,6 +514,28 @@ mod tests {
         assert_eq!(sent.expired(at(100)), None, "the timeout was doubled, as nothing at all was acknowledged");
         assert_eq!(sent.resend_at(), Some(at(201)));
         assert_eq!(sent.patience_ends_at(Duration::from_us(500)), Some(at(500)));
+    }
+
+    #[test]
+    fn what_has_not_left_the_host_is_not_late() {
+        let mut sent = window(8);
+        (0..2).for_each(|item| _ = sent.push(at(0), item));
+        assert!(sent.on_ack(at(20), 0, 0), "of nothing");
+        assert_eq!(sent.due(at(99)), None);
+        assert_eq!(sent.due(at(100)), Some((0, 0)));
+        sent.postpone(at(100), 0);
+        assert_eq!(sent.due(at(100)), Some((1, 1)), "that was sent before the other one now");
+        sent.postpone(at(100), 1);
+        assert_eq!((sent.due(at(199)), sent.resend_at()), (None, Some(at(200))), "and no timeout was doubled");
+        assert!(sent.on_ack(at(130), 2, 0));
+        assert_eq!(sent.round_trip(), Some(Duration::from_us(30)), "what it has waited here is no round trip");
+        // Of what was sent twice an answer measures nothing, wherever it waited.
+        sent.push(at(200), 2);
+        assert_eq!(sent.expired(at(400)), Some((2, 2)));
+        sent.renew(at(400), 2);
+        sent.postpone(at(500), 2);
+        assert!(sent.on_ack(at(600), 3, 0));
+        assert_eq!(sent.round_trip(), Some(Duration::from_us(30)));
     }
 
     #[test]

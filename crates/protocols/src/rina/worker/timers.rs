@@ -170,6 +170,9 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// Sends again what has not been acknowledged in time.
     fn resend_expired<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while let Some((number, _)) = self.scatter.sent.due(now).filter(|(number, _)| self.waits_here(*number)) {
+            self.scatter.sent.postpone(now, number);
+        }
         while let Some(lost) = self.scatter.sent.expired(now) {
             self.resend_scatter(now, RetransmitReason::Timeout, lost, tx);
         }
