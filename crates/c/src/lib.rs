@@ -1,6 +1,6 @@
 //! The communicator for C, C++, Fortran and whatever calls C: `libfanin` and `fanin.h`.
 //!
-//! Every function gives a [`Status`]; what went wrong is said by [`fanin_error`](errors::fanin_error) and
+//! Every function gives a [`Status`](errors::Status); what went wrong is said by [`fanin_error`](errors::fanin_error) and
 //! [`fanin_error_rank`](errors::fanin_error_rank) in the thread that has called. No panic crosses the border: it is `FANIN_ERR_INTERNAL`.
 //!
 //! | module | what it holds |
