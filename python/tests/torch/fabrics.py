@@ -187,7 +187,7 @@ def alone(ranks: int, *arguments: str) -> str:
 PROGRAMS: dict[str, list[str]] = {
     "ddp": [str(ROOT / "examples" / "train_ddp.py"), "--exact", "--epochs", "3"],
     "topk": [str(ROOT / "examples" / "train_ddp.py"), "--exact", "--epochs", "3", "--topk", "0.05"],
-    "fsdp": [str(ROOT / "examples" / "train_fsdp.py"), "--steps", "60"],
+    "fsdp": [str(ROOT / "examples" / "train_fsdp.py"), "--steps", "40"],
 }
 #: What a program says once it is under way, and has more than half of its way to go.
 UNDER_WAY = {"ddp": "epoch 1:", "topk": "epoch 1:", "fsdp": "step 10:"}
