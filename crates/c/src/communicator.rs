@@ -193,9 +193,13 @@ pub unsafe extern "C" fn fanin_set_timeout(comm: *const Communicator, seconds: f
 /// `comm` is a communicator or NULL; `to` has room for so many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fanin_path(comm: *const Communicator, to: *mut c_char, bytes: usize) -> usize {
-    // SAFETY: as this function's.
-    let Ok(comm) = (unsafe { Communicator::of(comm) }) else { return 0 };
-    let words = comm.inner.path().to_string();
+    let mut words = String::new();
+    // What goes wrong is kept for `fanin_error`, as everywhere.
+    let _ = guarded(|| {
+        // SAFETY: as this function's.
+        words = unsafe { Communicator::of(comm)? }.inner.path().to_string();
+        Ok(())
+    });
     if !to.is_null() && bytes > 0 {
         let fits = words.len().min(bytes - 1);
         // SAFETY: there is room for `bytes` bytes.

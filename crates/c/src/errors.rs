@@ -95,7 +95,8 @@ fn words(panic: &dyn Any) -> &str {
 /// Keeps a failure for [`fanin_error`].
 pub(crate) fn keep(Failure { status, text, rank }: Failure) -> Status {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    LAST.with(|last| *last.borrow_mut() = (text, rank.map_or(-1, i64::from)));
+    // A thread that ends has no last error any more.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = (text, rank.map_or(-1, i64::from)));
     status
 }
 
@@ -103,11 +104,11 @@ pub(crate) fn keep(Failure { status, text, rank }: Failure) -> Status {
 /// and stays until the next error in this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn fanin_error() -> *const c_char {
-    LAST.with(|last| last.borrow().0.as_ptr())
+    LAST.try_with(|last| last.borrow().0.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// The rank that the last error in this thread blames; -1 where it is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn fanin_error_rank() -> i64 {
-    LAST.with(|last| last.borrow().1)
+    LAST.try_with(|last| last.borrow().1).unwrap_or(-1)
 }
