@@ -5,17 +5,16 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use common::{folder, good};
+use common::{at_free_ports, folder, good};
 use fanin_comm::{Communicator, Config, Meeting, Notices, Operator, PathReport};
 use fanin_control::FabricFile;
 use fanin_daemon::{Daemon, DaemonConfig, FabricClient, FabricDaemon, FabricDaemonConfig};
-use fanin_fabric::Fabric;
 
 /// Slow enough for this machine to have time, so that no timeout takes a packet that is late for a lost one.
 const FABRIC: &str = r#"
@@ -143,7 +142,7 @@ impl Case {
 
     /// With what its manager has chosen, and how many packets were sent again.
     fn by_ranks(&self) -> (Links, Chosen, u64) {
-        let fabric = at_free_ports();
+        let fabric = at_free_ports(FABRIC, Ipv4Addr::new(127, 0, 2, 1));
         let node = |name: &str| fabric.node_named(name).unwrap();
         let start = |name: &&str| FabricDaemon::start(FabricDaemonConfig::new(fabric.clone(), node(name))).unwrap();
         let _switches: Vec<_> = ["leaf0", "leaf1", "spine0", "spine1"].iter().map(start).collect();
@@ -202,17 +201,6 @@ impl Case {
         }
         assert!(real.keys().eq(simulated.keys()), "{} {what}: {real:?}", self.system);
     }
-}
-
-/// The fabric at ports that are free: ports of hosts are taken later than they are found.
-fn at_free_ports() -> Fabric {
-    let fabric = Fabric::parse("fabric.toml", FABRIC).unwrap();
-    let pair = || {
-        let udp = UdpSocket::bind((Ipv4Addr::new(127, 0, 2, 1), 0)).unwrap();
-        TcpListener::bind(udp.local_addr().unwrap()).ok().map(|tcp| (udp, tcp))
-    };
-    let held: Vec<(UdpSocket, TcpListener)> = std::iter::repeat_with(pair).flatten().take(fabric.nodes().len()).collect();
-    fabric.with_addresses(|node| held[node.index()].0.local_addr().unwrap())
 }
 
 #[test]

@@ -6,13 +6,13 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{folder, refused};
+use common::{at_free_ports, folder, refused};
 use fanin_daemon::FabricClient;
 use fanin_fabric::Fabric;
 use serde_json::{Value, json};
@@ -37,14 +37,7 @@ hosts_per_leaf = 2
 
 /// The fabric at ports that are free, written to `fabric.toml`.
 fn fabric(folder: &Path) -> Fabric {
-    let fabric = Fabric::parse("test", FABRIC).unwrap();
-    let pair = || {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        TcpListener::bind(udp.local_addr().unwrap()).ok().map(|tcp| (udp, tcp))
-    };
-    // All are held until all are found, so that no port is found twice.
-    let held: Vec<(UdpSocket, TcpListener)> = std::iter::repeat_with(pair).flatten().take(fabric.nodes().len()).collect();
-    let fabric = fabric.with_addresses(|node| held[node.index()].0.local_addr().unwrap());
+    let fabric = at_free_ports(FABRIC, Ipv4Addr::LOCALHOST);
     fs::write(folder.join("fabric.toml"), fabric.to_toml()).unwrap();
     fabric
 }

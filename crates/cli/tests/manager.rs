@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{folder, refused};
+use common::{at_free_ports, folder, refused};
 use fanin_comm::{CommError, Communicator, Config, Meeting, Notices, Operator};
 use fanin_daemon::FabricClient;
 use fanin_fabric::Fabric;
@@ -76,19 +76,11 @@ struct Running {
     _switches: Vec<Process>,
 }
 
-/// The fabric at ports that are free, at the address of this test alone: ports of hosts are taken later than they are found.
+/// The fabric, at the address of this test alone.
 fn start(test: &str, last: u8) -> Running {
     let folder = folder(test);
-    let fabric = Fabric::parse("test", FABRIC).unwrap();
-    let pair = || {
-        let udp = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, last), 0)).unwrap();
-        TcpListener::bind(udp.local_addr().unwrap()).ok().map(|tcp| (udp, tcp))
-    };
-    // All are held until all are found, so that no port is found twice.
-    let held: Vec<(UdpSocket, TcpListener)> = std::iter::repeat_with(pair).flatten().take(fabric.nodes().len()).collect();
-    let fabric = fabric.with_addresses(|node| held[node.index()].0.local_addr().unwrap());
+    let fabric = at_free_ports(FABRIC, Ipv4Addr::new(127, 0, 1, last));
     fs::write(folder.join("fabric.toml"), fabric.to_toml()).unwrap();
-    drop(held);
     let switch = |name: &&str| Process::start(&folder, &["switch", "--fabric", "fabric.toml", "--name", name]).0;
     let switches = ["leaf0", "leaf1", "spine0", "spine1"].iter().map(switch).collect();
     let (manager, line) = Process::start(&folder, &["manager", "fabric.toml", "--listen", "127.0.0.1:0"]);

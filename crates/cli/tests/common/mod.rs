@@ -2,8 +2,11 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use fanin_fabric::Fabric;
 
 /// A folder of its own for each test; emptied first.
 pub fn folder(test: &str) -> PathBuf {
@@ -11,6 +14,18 @@ pub fn folder(test: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a temporary folder");
     folder
+}
+
+/// A fabric at ports that are free at this address, which is one test's alone: ports of hosts are taken later than they are found.
+pub fn at_free_ports(text: &str, address: Ipv4Addr) -> Fabric {
+    let fabric = Fabric::parse("fabric.toml", text).unwrap();
+    let pair = || {
+        let udp = UdpSocket::bind((address, 0)).unwrap();
+        TcpListener::bind(udp.local_addr().unwrap()).ok().map(|tcp| (udp, tcp))
+    };
+    // All are held until all are found, so that no port is found twice.
+    let held: Vec<(UdpSocket, TcpListener)> = std::iter::repeat_with(pair).flatten().take(fabric.nodes().len()).collect();
+    fabric.with_addresses(|node| held[node.index()].0.local_addr().unwrap())
 }
 
 /// The repository's examples.
