@@ -14,7 +14,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help run sim demo docs pictures c test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
+.PHONY: help run sim demo docs pictures c nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,12 @@ pictures: ## run the plans behind the pictures and tables of the documentation a
 
 c: ## libfanin for C, C++ and Fortran, with its header: in target/c, or PREFIX
 	$(PYTHON) scripts/c_library.py $(if $(PREFIX),--prefix $(PREFIX)) build
+
+nccl: ## libnccl-net-fanin.so for NCCL: in target/nccl, or PREFIX
+	$(PYTHON) scripts/nccl_library.py $(if $(PREFIX),--prefix $(PREFIX))
+
+test-nccl: ## NCCL itself over libnccl-net-fanin.so: needs a GPU and PyTorch, and is skipped where they are not
+	$(PYTHON) scripts/nccl_gpu.py
 
 test: ## every test that needs neither root nor large installs
 	$(PYTHON) scripts/rust_tests.py

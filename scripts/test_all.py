@@ -130,6 +130,8 @@ CHECKS = [
     Check("own-crates", anywhere, [sys.executable, "scripts/own_crates.py"]),
     # The communicator from C, C++ and Fortran.
     Check("c", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/c_tests.py --fanin target/debug/fanin"]),
+    # The network plugin of NCCL, called as NCCL does, without a GPU.
+    Check("nccl", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/nccl_tests.py --fanin target/debug/fanin"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.

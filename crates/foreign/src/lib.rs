@@ -49,7 +49,11 @@ impl Region {
         self.bytes > 0 && other.bytes > 0 && mine.start < theirs.end && theirs.start < mine.end
     }
 
-    fn check(self, what: &str) -> Result<(), String> {
+    /// Whether there can be such memory.
+    ///
+    /// # Errors
+    /// In words, where there cannot.
+    pub fn check(self, what: &str) -> Result<(), String> {
         if self.bytes > isize::MAX as usize || self.address.checked_add(self.bytes).is_none() {
             return Err(format!("the {what} of {} bytes at {:#x} is beyond the end of memory", self.bytes, self.address));
         }
@@ -59,9 +63,11 @@ impl Region {
         Ok(())
     }
 
+    /// Its bytes, after a [`Region::check`].
+    ///
     /// # Safety
     /// Nobody writes to the memory while the slice lives.
-    unsafe fn as_slice<'a>(self) -> &'a [u8] {
+    pub unsafe fn as_slice<'a>(self) -> &'a [u8] {
         if self.bytes == 0 {
             return &[];
         }
@@ -69,9 +75,11 @@ impl Region {
         unsafe { slice::from_raw_parts(self.address as *const u8, self.bytes) }
     }
 
+    /// Its bytes, to be written, after a [`Region::check`].
+    ///
     /// # Safety
     /// Nobody else reads or writes the memory while the slice lives.
-    unsafe fn as_slice_mut<'a>(self) -> &'a mut [u8] {
+    pub unsafe fn as_slice_mut<'a>(self) -> &'a mut [u8] {
         if self.bytes == 0 {
             return &mut [];
         }

@@ -185,6 +185,7 @@ const LAYERS: &[Layer] = &[
     // What binds other languages.
     Layer { name: "fanin-foreign", internal: &["fanin-comm"], internal_dev: &[], external: Some(&[]) },
     Layer { name: "fanin-c", internal: &["fanin-comm", "fanin-foreign"], internal_dev: &[], external: Some(&[]) },
+    Layer { name: "fanin-nccl", internal: &["fanin-comm", "fanin-foreign"], internal_dev: &[], external: Some(&["if-addrs", "socket2"]) },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },
 ];
 
@@ -202,6 +203,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("fanin-comm", WASM),
     ("fanin-py", WASM),
     ("fanin-c", WASM),
+    ("fanin-nccl", WASM),
     (SHIPPED, WASM),
     ("fanin-xdp", "kernel"),
     ("fanin-daemon", XDP),
