@@ -528,3 +528,43 @@ fuzzed! {
     inspector_fuzzed, Inspector;
     msccl_fuzzed, Msccl;
 }
+
+/// What the profiler writes of a program that trains on a processor over Fanin's own backend.
+const HOST: &str = r#"{"distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": [
+  {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "tid": 7, "ts": 100.0, "dur": 50.0, "args": {}},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "tid": 7, "ts": 110.0, "dur": 30.0, "args": {}},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::loader", "tid": 8, "ts": 100.0, "dur": 900.0, "args": {}},
+  {"ph": "X", "cat": "cpu_op", "name": "fanin:all_reduce", "tid": 7, "ts": 151.0, "dur": 1.0, "args": {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2}},
+  {"ph": "X", "cat": "user_annotation", "name": "fanin:all_reduce", "tid": 7, "ts": 152.0, "dur": 60.0, "args": {}},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "tid": 7, "ts": 160.0, "dur": 20.0, "args": {}},
+  {"ph": "X", "cat": "cpu_op", "name": "fanin:all_reduce", "tid": 7, "ts": 181.0, "dur": 1.0, "args": {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "dtype": "Half", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2}},
+  {"ph": "X", "cat": "user_annotation", "name": "fanin:all_reduce", "tid": 7, "ts": 183.0, "dur": 17.0, "args": {}},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::sgd", "tid": 7, "ts": 220.0, "dur": 5.0, "args": {}},
+  {"ph": "X", "cat": "cpu_op", "name": "fanin:broadcast", "tid": 7, "ts": 230.0, "dur": 1.5, "args": {"Collective name": "broadcast", "In msg nelems": 3, "Out msg nelems": 3, "dtype": "Long", "Rank": 1, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2}}
+]}
+"#;
+
+#[test]
+fn a_profile_without_a_gpu_has_the_collectives_that_the_host_describes() {
+    let (found, _) = taken(&[input("r0.json", HOST.as_bytes())], Format::Kineto);
+    let text = found.workload.to_toml();
+    // The sums take as long as their spans; what begins after their end waits for them; the broadcast has no span, and its event's time. Computing
+    // goes on until a collective begins.
+    for line in [
+        "{ id = \"compute 0\", compute = \"52us\" }",
+        "{ id = \"all-reduce 0\", collective = \"all-reduce\", group = \"0\", bytes = 4000, element = \"f32\", stream = \"fanin\", after = [\"compute 0\"], measured = \"60us\" }",
+        "{ id = \"compute 1\", compute = \"31us\" }",
+        "{ id = \"compute 2\", compute = \"18us\", after = [\"all-reduce 0\", \"all-reduce 1\"] }",
+        "{ id = \"all-reduce 1\", collective = \"all-reduce\", group = \"0\", bytes = 16, element = \"f16\", stream = \"fanin\", after = [\"compute 1\"], measured = \"17us\" }",
+        "{ id = \"broadcast 2\", collective = \"broadcast\", group = \"0\", bytes = 24, element = \"i64\", root = 1, stream = \"fanin\", after = [\"compute 2\"], measured = \"1.5us\" }",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert!(found.report.assumed.iter().any(|words| words.starts_with("traces without a GPU")), "{:?}", found.report);
+    // Where a GPU has worked, the host's collectives are none of its own.
+    let (with_gpu, _) = taken(&[input("r0.json", KINETO.as_bytes())], Format::Kineto);
+    let event = HOST.lines().find(|line| line.contains("\"fanin:all_reduce\", \"tid\": 7, \"ts\": 151.0")).expect("one");
+    let both = KINETO.replace("\"traceEvents\": [\n", &format!("\"traceEvents\": [\n{event}\n"));
+    let (beside, _) = taken(&[input("r0.json", both.as_bytes())], Format::Kineto);
+    assert_eq!(with_gpu.workload.to_toml(), beside.workload.to_toml());
+}

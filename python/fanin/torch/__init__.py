@@ -17,6 +17,8 @@ Nothing needs to be imported for that: PyTorch finds the backend by the entry po
 ``work``           a call that runs: waiting, futures, errors
 ``meeting``        how the ranks of a group find each other, by the group's store
 ``forwarding``     what is left to gloo
+``profiles``       what PyTorch's profiler is told of collectives
+``comms``          the same by torchcomms' names; imported only by that
 ``errors``         exceptions that are PyTorch's and Fanin's alike
 =================  ==============================================================================
 """

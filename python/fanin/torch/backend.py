@@ -39,6 +39,7 @@ from fanin.torch.options import (
     tell_void_variables,
     with_determinism,
 )
+from fanin.torch.profiles import Group
 from fanin.torch.program import Program
 from fanin.torch.sparse import SparseTensor, sparse_reduction
 from fanin.torch.work import FaninWork, ForwardedWork, GatheredWork
@@ -70,7 +71,8 @@ def create(options: Any, pg_options: Any) -> FaninBackend:
     if options.enable_reconfigure:
         raise ConfigurationError("enable_reconfigure = True: expected False, since a group of Fanin cannot be reconfigured")
     ranks = options.global_ranks_in_group
-    return FaninBackend(options.store, options.group_rank, options.group_size, options.timeout, ranks=ranks, pg_options=pg_options)
+    place = (options.store, options.group_rank, options.group_size, options.timeout)
+    return FaninBackend(*place, ranks=ranks, pg_options=pg_options, name=str(options.group_id))
 
 
 class FaninBackend(Backend):
@@ -86,8 +88,10 @@ class FaninBackend(Backend):
         ranks: Sequence[int] = (),
         pg_options: Any = None,
         settings: Mapping[str, Any] | None = None,
+        name: str = "",
     ) -> None:
-        """``ranks`` are the group's in the default group; ``settings`` are another group's, where it is made from that one."""
+        """``ranks`` are the group's in the default group; ``settings`` are another group's, where it is made from that one; ``name`` is
+        PyTorch's of the group."""
         super().__init__(rank, size)
         timeout = min(timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout), TIMEOUT_MAX)
         self._rank = rank
@@ -104,6 +108,7 @@ class FaninBackend(Backend):
         self.sparse_report: tuple[str, str] | None = None
         self._by_gloo: set[str] = set()
         self._settings: dict[str, Any] = {}
+        self._group = Group(name, tuple(ranks) or tuple(range(size)))
         store = PrefixStore("fanin", store)
         self._meeting = self._come_together(store, tuple(ranks) or tuple(range(size)), pg_options, settings or {})
         self._comm = self._join(self._place or Place(job="torch/alone"))
@@ -298,6 +303,7 @@ class FaninBackend(Backend):
         # Step: input's bytes are the sixth.
         self._note(name, sum(step[5] for step in program.steps))
         limit_s = self._limit(options)
+        self._group.note(name, program, self._sequence)
         if not options.asyncOp and self._coalesced is None:
             if profiler._is_profiler_enabled:
                 with profiler.record_function(name):
@@ -455,6 +461,7 @@ class FaninBackend(Backend):
         program.allreduce_custom(tensor, op)
         self._sequence += 1
         self._note("all_reduce_custom", tensor.nbytes)
+        self._group.note("fanin:all_reduce_custom", program, self._sequence)
         return self._run_behind("fanin:all_reduce_custom", program, [tensor], None)
 
     def allreduce_coalesced(self, tensors: list[Tensor], options: Any) -> Work:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import ranks
 import torch
 import torch.distributed as dist
 
+from fanin.torch import profiles
+
 WORLD = 2
+#: Ranks of a run that is profiled: more than a pair.
+TRACED = 3
 
 
 def in_order(rank: int) -> None:
@@ -140,9 +149,70 @@ def profiled(rank: int) -> list[str]:
 
 
 def test_profiles_show_collectives() -> None:
-    """By the backend's name."""
+    """By the backend's name: as an event that says what begins, and as a span."""
     for names in ranks.run(WORLD, profiled):
-        assert sorted(names) == ["fanin:all_reduce", "fanin:barrier", "fanin:broadcast"]
+        assert sorted(names) == sorted(["fanin:all_reduce", "fanin:barrier", "fanin:broadcast"] * 2)
+
+
+def traced(rank: int, folder: str) -> None:
+    """Writes what the profiler has of a few collectives of all kinds, of two groups and several types, in both forms that there are."""
+    pair = dist.new_group([0, 1])
+    observer = torch.profiler.ExecutionTraceObserver().register_callback(f"{folder}/et{rank}.json")
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, execution_trace_observer=observer
+    ) as profile:
+        dist.all_reduce(torch.ones(1_000))
+        dist.all_reduce(torch.ones(10, dtype=torch.int64), async_op=True).wait()
+        dist.broadcast(torch.ones(7, dtype=torch.bfloat16), src=1)
+        dist.reduce(torch.ones(4), dst=1)
+        dist.all_gather_into_tensor(torch.empty(5 * TRACED), torch.ones(5))
+        dist.reduce_scatter_tensor(torch.empty(6, dtype=torch.float16), torch.ones(6 * TRACED, dtype=torch.float16))
+        dist.barrier()
+        if rank < 2:
+            dist.all_reduce(torch.ones(3), group=pair)
+    profile.export_chrome_trace(f"{folder}/{rank}.json")
+
+
+def test_profiles_say_what_pytorchs_own_say_and_can_be_imported(tmp_path: Path) -> None:
+    """A profile of a run gives its own collectives: to whoever reads PyTorch's words, and to ``fanin import``."""
+    ranks.run(TRACED, traced, str(tmp_path))
+    for rank in range(TRACED):
+        events = json.loads((tmp_path / f"{rank}.json").read_text())["traceEvents"]
+        said = [event["args"] for event in events if "Collective name" in event.get("args", {})]
+        found = [(one["Collective name"], one["dtype"], one["In msg nelems"], one["Out msg nelems"], one["Group size"]) for one in said]
+        expected = [
+            ("allreduce", "Float", 1_000, 1_000, TRACED),
+            ("allreduce", "Long", 10, 10, TRACED),
+            ("broadcast", "BFloat16", 7, 7, TRACED),
+            ("reduce", "Float", 4, 4, TRACED),
+            ("_allgather_base", "Float", 5, 5 * TRACED, TRACED),
+            ("_reduce_scatter_base", "Half", 6 * TRACED, 6, TRACED),
+            ("barrier", "Byte", 0, 0, TRACED),
+        ]
+        assert found == expected + [("allreduce", "Float", 3, 3, 2)] * (rank < 2)
+        assert json.loads(said[0]["Process Group Ranks"]) == list(range(TRACED)) and (said[2]["Rank"], said[3]["Rank"]) == (1, 1)
+        assert rank >= 2 or (
+            json.loads(said[-1]["Process Group Ranks"]) == [0, 1] and said[-1]["Process Group Name"] != said[0]["Process Group Name"]
+        )
+        other = tmp_path / f"as{rank}.json"
+        assert profiles.as_pytorch(tmp_path / f"{rank}.json", other) == len(found)
+        renamed = [event for event in json.loads(other.read_text())["traceEvents"] if event.get("name") == "record_param_comms"]
+        assert [event["args"] for event in renamed] == said
+        assert profiles.as_pytorch(tmp_path / f"et{rank}.json", other) >= len(found)
+    program = shutil.which("fanin")
+    assert program is not None, "the program `fanin` is not on PATH"
+    files = [str(tmp_path / f"{rank}.json") for rank in range(TRACED)]
+    done = subprocess.run([program, "import", *files, "--summary"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for words in (
+        r"all-reduce +\S+ +f32 +1 +1 +1 +4000 ",
+        r"all-reduce +\S+ +i64 +1 +1 +1 +80 ",
+        r"broadcast +\S+ +bf16 +1 +1 +1 +14 ",
+        r"all-reduce +\S+ +f32 .* 12 ",
+    ):
+        assert re.search(words, done.stdout), f"{words}: {done.stdout}"
+    for words in (r"all-gather .* f32 ", r"reduce-scatter .* f16 ", r"reduce +\S+ +f32"):
+        assert re.search(words, done.stdout), f"{words}: {done.stdout}"
 
 
 def debugged(rank: int) -> None:

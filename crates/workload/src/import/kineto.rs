@@ -5,6 +5,7 @@
 //! that came before the launch do. All other work of the GPU is computing, in one stream. A collective waits for what was launched before it; what
 //! was launched after a `cudaStreamWaitEvent` outside of any collective's launch waits for the oldest collective that nobody has waited for yet,
 //! which is the order in which PyTorch waits. Where a trace has no such events, what follows the end of a collective after a pause waits for it.
+//! Where nothing is of a GPU, collectives are those that the host describes ([`host`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::error::WorkloadError;
 use crate::model::COMPUTE_STREAM;
 use crate::report::{LeftOut, Report};
 
+mod host;
 mod said;
 mod trace;
 
@@ -68,8 +70,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
     };
     let mut known = Known::default();
     for (index, input) in inputs.iter().enumerate() {
-        let trace: Trace = serde_json::from_slice(&input.bytes)
-            .map_err(|error| WorkloadError::new(&input.name, error.to_string()).at(error.line() as u64))?;
+        let trace = read(input, &mut report)?;
         let rank = trace.distributed.rank.unwrap_or_else(|| {
             report.assume("files without distributedInfo are of ranks in the order in which they are given");
             index as u32
@@ -99,6 +100,17 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
     let file = raw.name.clone();
     let workload = raw.assemble(&file, &mut report)?;
     Ok(Imported { workload, report })
+}
+
+/// A file's trace, with what the host did in the place of a GPU's work where there is none of that.
+fn read(input: &Input, report: &mut Report) -> Result<Trace, WorkloadError> {
+    let wrong = |error: serde_json::Error| WorkloadError::new(&input.name, error.to_string()).at(error.line() as u64);
+    let mut trace: Trace = serde_json::from_slice(&input.bytes).map_err(wrong)?;
+    if trace.kernels.is_empty() && !trace.host_collectives.is_empty() {
+        report.assume("traces without a GPU: computing is what operators took of the thread that begins the collectives, and what passed until one began");
+        host::instead_of_kernels(&input.bytes, &mut trace).map_err(wrong)?;
+    }
+    Ok(trace)
 }
 
 /// Adds the spans of the GPU that the training program named itself (`torch.profiler.record_function`): by name, their time in picoseconds in all,
@@ -169,7 +181,8 @@ fn split(input: &Input, trace: &Trace, known: &mut Known, report: &mut Report) -
         let external = number(&args.external).and_then(|external| i64::try_from(external).ok());
         let described = external.and_then(|external| trace.described.get(&external));
         let said = if args.collective.is_string() { args } else { described.unwrap_or(args) };
-        let stream = number(&args.stream).map_or_else(|| "nccl".to_string(), |stream| format!("nccl {stream}"));
+        let by = if name.starts_with("fanin:") { "fanin" } else { "nccl" };
+        let stream = number(&args.stream).map_or_else(|| by.to_string(), |stream| format!("{by} {stream}"));
         let is_unnamed = said.collective.as_str().is_none_or(|name| name.contains("coalesced") && kind_of(name).is_none());
         if is_unnamed && name.contains("SendRecv") {
             groups.push((launch, one, stream, external, place));

@@ -7,6 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::host::{self, Span};
+
 /// What an event says; which of it is there depends on the version of PyTorch.
 #[derive(Default, Deserialize)]
 pub(super) struct Args {
@@ -47,7 +49,7 @@ pub(super) struct Args {
 }
 
 /// A time; tools that pass traces on write it as a text, too.
-fn microseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+pub(super) fn microseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?.unwrap_or_default();
     let wrong = || serde::de::Error::custom(format!("{value}: expected a number of microseconds"));
     match &value {
@@ -57,7 +59,7 @@ fn microseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(super) struct Event {
     #[serde(default)]
     pub(super) cat: Option<String>,
@@ -67,6 +69,8 @@ pub(super) struct Event {
     pub(super) ts: Option<f64>,
     #[serde(default, deserialize_with = "microseconds")]
     pub(super) dur: Option<f64>,
+    #[serde(default)]
+    pub(super) tid: Value,
     #[serde(default)]
     pub(super) args: Option<Args>,
 }
@@ -132,6 +136,10 @@ pub(super) struct Trace {
     pub(super) transfers: Vec<(f64, i64)>,
     /// Operations of gloo, which the host does.
     pub(super) gloo: u64,
+    /// Collectives that the host does itself, as operators that describe them.
+    pub(super) host_collectives: Vec<Event>,
+    /// Spans of the host that may be theirs.
+    pub(super) host_spans: Vec<Span>,
     pub(super) host_events: u64,
     /// Spans of the GPU that the program named: by name, picoseconds in all, and how many.
     pub(super) spans: BTreeMap<String, (u128, u64)>,
@@ -178,7 +186,13 @@ impl Trace {
                     self.described.insert(external, args);
                 }
             }
+            "cpu_op" if host::describes(name, event.args.as_ref()) => self.host_collectives.push(event),
             "cpu_op" | "user_annotation" if name.starts_with("gloo:") => self.gloo += 1,
+            "user_annotation" if name.starts_with("fanin:") => {
+                if let (Some(ts), Some(dur)) = (event.ts, event.dur) {
+                    self.host_spans.push((name.to_string(), ts, dur));
+                }
+            }
             "user_annotation" if name.starts_with("ProfilerStep#") => drop(self.steps.insert(name.to_string())),
             "gpu_user_annotation" => {
                 self.host_events += 1;
@@ -220,7 +234,7 @@ impl<'de> Visitor<'de> for Events<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         while let Some(event) = items.next_element::<Event>()? {
             self.0.keep(event);
-            if self.0.kernels.len() > crate::flat::NODES_MAX {
+            if self.0.kernels.len().max(self.0.host_collectives.len()) > crate::flat::NODES_MAX {
                 return Err(serde::de::Error::custom(format!("expected at most {} GPU events", crate::flat::NODES_MAX)));
             }
         }
