@@ -3,6 +3,7 @@
 //! What a job must bear is fixed with the draw: its patience is chosen longer than what congestion, loss and short failures can cost, so
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
+mod hardware;
 mod large;
 mod limits;
 mod partial;
@@ -35,6 +36,9 @@ const OWN: u64 = 0x0e15;
 
 /// The stream of what controls background traffic.
 const CONGESTION: u64 = 60;
+
+/// The stream of what limits switches' pipelines.
+const HARDWARE: u64 = 61;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,7 +91,8 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     faults.strays = strays(&mut Draw::new(seed, 45));
     let loses = weather != Weather::Calm;
     let (limits, slowed) = limits::host_limits(&mut Draw::new(seed, 50), (&network, &map), &jobs, loses);
-    let scale = Scale::of(&network, &jobs, &traffic, &faults).slower(slowed);
+    let (pipeline, led_back) = hardware::pipeline(&mut Draw::new(seed, HARDWARE), &network, &map, &jobs);
+    let scale = Scale::of(&network, &jobs, &traffic, &faults).slower(slowed * led_back);
     let patience = Duration::from_ps(scale.trouble_ps.saturating_mul(draw.between(2, 4)));
     for job in &mut jobs {
         job.patience = patience;
@@ -102,7 +107,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     if network.lossless.is_some() {
         time_limit = time_limit.min(LOSSLESS_LIMIT);
     }
-    Recipe { seed, network, forwarding, jobs, traffic, limits, faults, time_limit, drain: draw.percent(50), demand }
+    Recipe { seed, network, forwarding, pipeline, jobs, traffic, limits, faults, time_limit, drain: draw.percent(50), demand }
 }
 
 fn link(draw: &mut Draw) -> LinkSpeed {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fanin_core::{CollectiveKind, Duration, ElementOp, Instant, JobId, NodeId};
+use fanin_sim::engine::Pipeline;
 use fanin_sim::faults::{FaultPlan, LinkFault, TimedFault};
 use fanin_sim::limits::HostLimit;
 use fanin_sim::noise::Delay;
@@ -114,6 +115,8 @@ pub struct Recipe {
     pub network: NetworkConfig,
     /// Its switches that only forward.
     pub forwarding: Vec<NodeId>,
+    /// What its switches' pipelines can do in a pass.
+    pub pipeline: Option<Pipeline>,
     /// Its jobs.
     pub jobs: Vec<JobRecipe>,
     /// Background traffic.
@@ -196,6 +199,9 @@ impl fmt::Display for Recipe {
         if !self.forwarding.is_empty() {
             let switches: Vec<u32> = self.forwarding.iter().map(|switch| switch.0).collect();
             writeln!(f, "switches {switches:?} only forward")?;
+        }
+        if let Some(pipeline) = &self.pipeline {
+            writeln!(f, "{pipeline:?}")?;
         }
         for (index, job) in self.jobs.iter().enumerate() {
             write_job(f, index, job)?;

@@ -61,7 +61,12 @@ fn simulation<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode
     }
     let mut shared = shared::<P>(&specs, &topology.map).map_err(|(index, error)| format!("job {index}: {error}"))?;
     shared.iter_mut().for_each(|node| alter(&mut node.placed.node));
-    AnySimulation::<P>::with_shared(topology, recipe.scenario(), jobs, shared, &operators).map_err(|error| error.to_string())
+    let mut simulation =
+        AnySimulation::<P>::with_shared(topology, recipe.scenario(), jobs, shared, &operators).map_err(|error| error.to_string())?;
+    if let Some(pipeline) = &recipe.pipeline {
+        simulation.recirculate(pipeline.clone()).map_err(|error| error.to_string())?;
+    }
+    Ok(simulation)
 }
 
 /// What a panic said.

@@ -47,6 +47,7 @@ impl Recipe {
                 background_balancer: Balancer::Ecmp,
             },
             forwarding: Vec::new(),
+            pipeline: None,
             jobs: vec![job],
             traffic: Vec::new(),
             limits: Vec::new(),

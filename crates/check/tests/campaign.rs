@@ -69,6 +69,18 @@ fn some_networks_have_switches_that_only_forward() {
     }
 }
 
+/// Packets that pass a switch's pipeline several times, and multicasts that do.
+#[test]
+fn some_networks_have_switches_that_lead_packets_back() {
+    for only in ["tree", "canary", "switchml"] {
+        let recipes = (0..400).map(|seed| generate_for(seed, Some(only)));
+        let led_back =
+            recipes.filter_map(|recipe| recipe.pipeline).filter(|pipeline| pipeline.shard_ports.is_some() || pipeline.pass_bytes < 512);
+        assert!(led_back.count() > 20, "{only}");
+        campaign(0, 400, Checks { only: Some(only), ..Checks::default() }).assert_clean();
+    }
+}
+
 #[test]
 fn a_seed_always_gives_the_same_recipe_and_seeds_give_different_ones() {
     let recipes: Vec<_> = (0..200).map(generate).collect();

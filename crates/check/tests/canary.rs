@@ -152,6 +152,7 @@ fn recipe(seed: u64) -> Recipe {
         seed,
         network,
         forwarding: Vec::new(),
+        pipeline: None,
         jobs,
         traffic,
         limits: Vec::new(),

@@ -28,6 +28,7 @@ fn recipe(system: System, workers: u32, payload_bytes: u32, bytes: u64) -> Recip
             background_balancer: Balancer::Ecmp,
         },
         forwarding: Vec::new(),
+        pipeline: None,
         jobs: vec![JobRecipe {
             servers: Vec::new(),
             hosts: (0..workers).map(NodeId).collect(),

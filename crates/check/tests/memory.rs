@@ -195,6 +195,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
         seed: 1,
         network,
         forwarding: Vec::new(),
+        pipeline: None,
         jobs: vec![job],
         traffic: Vec::new(),
         limits: Vec::new(),

@@ -98,6 +98,16 @@ fn contributions_without_room_are_dropped_and_retransmitted() {
     assert!(record.packets_dropped > 0, "{record:?}");
 }
 
+/// A packet that is led back is in the queue once at a time: with room for two it comes through, however many passes it needs.
+#[test]
+fn a_packet_with_more_passes_than_there_is_room_for_comes_through() {
+    let job = "system = \"tree\"\nworkers = 4\nmessage = \"16KiB\"\nwindow = 1";
+    let network = STAR.replace("8MiB", "2200B");
+    let plan = parse(&network, "{ elements = 16, recirculation = \"100Gb/s\" }", job).unwrap();
+    let record = run(&plan, 1, || true).expect("the plan runs").remove(0).record;
+    assert!(record.is_good() && record.is_exact(), "{record:?}");
+}
+
 /// The result goes to seven ports: two shards of four, so one further pass, and none where a pass has two groups.
 #[test]
 fn a_multicast_to_several_shards_passes_again() {

@@ -24,7 +24,7 @@ pub const NO_PASSES: &str =
     "switches that need one pass for a packet with network.lossless: what waits to pass again would have to hold credits back";
 
 /// The pipeline of every switch that adds.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pipeline {
     /// Bytes of a vector that are added in a pass.
     pub pass_bytes: u64,
@@ -152,8 +152,9 @@ where
         let Some(known) = &mut self.pipelines else { return false };
         if further > 0 {
             let back = &mut known.switches[switch as usize];
-            let (work_ps, waits_ps) = (back.ports.work_ps(further * u64::from(frame)), back.ports.until_ps.saturating_sub(now));
-            if waits_ps + work_ps > back.ports.limit_ps {
+            // However often it is led back, it is in the queue once at a time.
+            let (room_ps, waits_ps) = (back.ports.work_ps(u64::from(frame)), back.ports.until_ps.saturating_sub(now));
+            if waits_ps + room_ps > back.ports.limit_ps {
                 back.result.packets_dropped += 1;
                 self.net.links[number as usize].packets_dropped += 1;
                 self.net.drop_packet(place, DropReason::QueueFull);
