@@ -1,11 +1,13 @@
 /*
- * Plays packets through a `.spec` on DPDK's software switch pipeline: `FOLDER/portN_in.pcap` in, `FOLDER/portN_out.pcap` out, one packet at a
+ * Plays packets through a `.spec` on DPDK's software switch pipeline: `FOLDER/pN_in.pcap` in, `FOLDER/pN_out.pcap` out, one packet at a
  * time in the order of their times, so that the same packets give the same files. Needs neither huge pages nor a network card nor root.
  *
  * Usage: play [--config FILE] [--out FOLDER] SPEC PORTS FOLDER
  *
  * The program sees ports 0 to PORTS - 1. What it sends is copied by `mirror N N`, which is port N; the packet itself may go to a port (`tx`)
  * or nowhere (`drop`). What comes out has the time of the packet that caused it. A line of FILE is
+ *     length ipv4                                    frames that are not as long as their IPv4 header says are not let in; this is so without it
+ *     length BYTES                                   frames that are shorter are not let in
  *     register NAME INDEX VALUE
  *     table NAME match VALUES action NAME VALUES     (as rte_swx_ctl_pipeline_table_entry_read() has it)
  */
@@ -33,6 +35,7 @@ enum {
     /* What runs between two looks at whether the packet has left, and how often that may be. Programs have no loops but recirculation. */
     INSTRUCTIONS_AT_ONCE = 4096,
     LOOKS_MAX = 10000,
+    LENGTH_OF_IPV4 = 0,
 };
 
 struct player {
@@ -40,6 +43,8 @@ struct player {
     struct rte_swx_ctl_pipeline *control;
     struct rte_mempool *pool;
     uint32_t ports;
+    /* The length of the shortest frame that is let in, or LENGTH_OF_IPV4. */
+    uint32_t length;
     struct rte_ring *in[PORTS_MAX];
     /* One more for what is dropped. */
     struct rte_ring *out[PORTS_MAX + 1];
@@ -104,17 +109,22 @@ static int make_ports(struct player *player)
     return rte_swx_pipeline_mirroring_config(player->pipeline, &copies) == 0 ? 0 : fail("no mirroring", "");
 }
 
+/* See the top. */
 static int configure_line(struct player *player, char *line)
 {
     char name[RTE_SWX_NAME_SIZE];
-    unsigned long long index, value;
+    long long index, value;
     struct rte_swx_table_entry *entry;
     int begin = 0, blank = 0;
     line[strcspn(line, "#\r\n")] = '\0';
     if (line[strspn(line, " \t")] == '\0')
         return 0;
-    if (sscanf(line, "register %63s %llu %llu", name, &index, &value) == 3)
-        return rte_swx_ctl_pipeline_regarray_write(player->pipeline, name, (uint32_t)index, value) == 0 ? 0 : fail("no such register", line);
+    if (strncmp(line, "length ", 7) == 0) {
+        player->length = strcmp(line + 7, "ipv4") == 0 ? LENGTH_OF_IPV4 : (uint32_t)strtoul(line + 7, NULL, 10);
+        return 0;
+    }
+    if (sscanf(line, "register %63s %lli %lli", name, &index, &value) == 3)
+        return rte_swx_ctl_pipeline_regarray_write(player->pipeline, name, (uint32_t)index, (uint64_t)value) == 0 ? 0 : fail("no such register", line);
     if (sscanf(line, "table %63s %n", name, &begin) != 1 || begin == 0)
         return fail("expected register NAME INDEX VALUE or table NAME match ...", line);
     entry = rte_swx_ctl_pipeline_table_entry_read(player->control, name, line + begin, &blank);
@@ -129,7 +139,7 @@ static int configure(struct player *player, const char *path)
     char line[1024];
     int failed = 0;
     for (uint32_t port = 0; port < player->ports; port++) {
-        struct rte_swx_pipeline_mirroring_session_params session = {.port_id = port, .fast_clone = 1};
+        struct rte_swx_pipeline_mirroring_session_params session = {.port_id = port, .fast_clone = 0};
         if (rte_swx_ctl_pipeline_mirroring_session_set(player->pipeline, port, &session) != 0)
             return fail("no mirroring session", "");
     }
@@ -160,20 +170,11 @@ static int build(struct player *player, const char *spec, const char *config)
     return player->control != NULL ? configure(player, config) : fail("no control of the pipeline", "");
 }
 
-/* Whether the pipeline has let go of the packet: besides our own reference, those are left that wait to be written. */
-static int has_ended(const struct player *player, const struct rte_mbuf *packet)
-{
-    uint32_t waiting = 0;
-    for (uint32_t port = 0; port <= player->ports; port++)
-        waiting += rte_ring_count(player->out[port]);
-    return rte_mbuf_refcnt_read(packet) == 1 + waiting;
-}
-
 /* Writes what has come out, which may be several segments. */
 static int write_out(struct player *player, uint32_t port, uint64_t at_ns)
 {
     static uint8_t bytes[2 * PCAP_FRAME_MAX];
-    struct rte_mbuf *packet;
+    struct rte_mbuf *packet = NULL;
     while (rte_ring_dequeue(player->out[port], (void **)&packet) == 0) {
         uint32_t length = rte_pktmbuf_pkt_len(packet);
         const uint8_t *whole = length <= sizeof(bytes) ? rte_pktmbuf_read(packet, 0, length, bytes) : NULL;
@@ -187,6 +188,22 @@ static int write_out(struct player *player, uint32_t port, uint64_t at_ns)
     return 0;
 }
 
+/* A network card's check: whether a frame is as long as its IPv4 header says. The pipeline's `extract` does not look. */
+static int has_length(const struct pcap_packet *packet)
+{
+    enum { ETHERNET = 14, IPV4 = 20 };
+    if (packet->length < ETHERNET + IPV4)
+        return 0;
+    return (uint32_t)(packet->bytes[ETHERNET + 2] << 8 | packet->bytes[ETHERNET + 3]) == packet->length - ETHERNET;
+}
+
+static int is_taken(const struct player *player, const struct pcap_packet *packet)
+{
+    return player->length == LENGTH_OF_IPV4 ? has_length(packet) : packet->length >= player->length;
+}
+
+/* A packet goes in, and all that comes of it out. It has ended when the pipeline has let go of it: then only our own reference is left, for
+ * copies are deep. */
 static int play_packet(struct player *player, const struct pcap_packet *packet)
 {
     struct rte_mbuf *buffer = rte_pktmbuf_alloc(player->pool);
@@ -198,16 +215,16 @@ static int play_packet(struct player *player, const struct pcap_packet *packet)
     memcpy(bytes, packet->bytes, packet->length);
     if (rte_ring_enqueue(player->in[packet->port], buffer) != 0)
         return fail("no room in a ring", "");
-    while (!has_ended(player, buffer)) {
+    do {
         if (looks++ == LOOKS_MAX)
             return fail("a packet stays in the pipeline", "");
         rte_swx_pipeline_run(player->pipeline, INSTRUCTIONS_AT_ONCE);
         rte_swx_pipeline_flush(player->pipeline);
-    }
-    for (uint32_t port = 0; port <= player->ports; port++) {
-        if (write_out(player, port, packet->at_ns) != 0)
-            return -1;
-    }
+        for (uint32_t port = 0; port <= player->ports; port++) {
+            if (write_out(player, port, packet->at_ns) != 0)
+                return -1;
+        }
+    } while (rte_mbuf_refcnt_read(buffer) != 1);
     rte_pktmbuf_free(buffer);
     return 0;
 }
@@ -216,12 +233,13 @@ static int play(struct player *player, const char *in, const char *out)
 {
     struct pcap_trace trace = {0};
     char path[4096];
+    uint32_t refused = 0;
     int failed = 0;
     for (uint32_t port = 0; port < player->ports; port++) {
-        snprintf(path, sizeof(path), "%s/port%u_in.pcap", in, port);
+        snprintf(path, sizeof(path), "%s/p%u_in.pcap", in, port);
         if (pcap_read(&trace, path, port) != 0)
             return -1;
-        snprintf(path, sizeof(path), "%s/port%u_out.pcap", out, port);
+        snprintf(path, sizeof(path), "%s/p%u_out.pcap", out, port);
         player->files[port] = pcap_create(path);
         if (player->files[port] == NULL)
             return -1;
@@ -229,8 +247,13 @@ static int play(struct player *player, const char *in, const char *out)
     if (trace.count == 0)
         return fail("no packets in", in);
     pcap_sort(&trace);
-    for (uint32_t number = 0; number < trace.count && failed == 0; number++)
-        failed = play_packet(player, &trace.packets[number]);
+    for (uint32_t number = 0; number < trace.count && failed == 0; number++) {
+        if (is_taken(player, &trace.packets[number]))
+            failed = play_packet(player, &trace.packets[number]);
+        else
+            refused++;
+    }
+    printf("%u packets in, %u of them refused for their length\n", trace.count, refused);
     for (uint32_t port = 0; port < player->ports; port++)
         failed |= fclose(player->files[port]) != 0;
     /* A copy that nobody has written would be a packet of the golden trace's that is missing; one of the pool's is one that leaks. */
