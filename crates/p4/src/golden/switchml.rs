@@ -65,8 +65,8 @@ struct Running<'a> {
     node: SwitchMlSwitch<[u8]>,
     /// By rank and slot.
     rounds: Vec<Vec<u32>>,
-    /// The newest round that anybody has sent for each slot.
-    newest: Vec<u32>,
+    /// By slot and version: the round that some have contributed to, and others have not.
+    begun: Vec<[Option<u32>; 2]>,
 }
 
 impl Running<'_> {
@@ -101,7 +101,7 @@ impl<'a> Oracle<'a> {
             job,
             node: job.oracle(),
             rounds: vec![vec![FIRST_ROUND; job.slots.into()]; job.members.len()],
-            newest: vec![FIRST_ROUND; job.slots.into()],
+            begun: vec![[None; 2]; job.slots.into()],
         };
         Oracle { switch, jobs: switch.jobs.iter().map(running).collect(), outlet: Outlet::default() }
     }
@@ -133,8 +133,12 @@ impl<'a> Oracle<'a> {
         let ingress = Ingress { port: PortId(port), source: Address::worker(NodeId(0)), job: JobId(running.job.job.into()), ecn: false };
         running.node.on_packet(Instant::ZERO, ingress, &packet.contribution(), &packet.elements, &mut self.outlet);
         for note in self.outlet.notes.drain(..) {
+            if matches!(note, Event::SlotTaken { .. }) {
+                running.begun[usize::from(packet.at.slot)][packet.at.version() as usize] = Some(packet.at.round);
+            }
             trace.saw(match note {
                 Event::SlotTaken { .. } => "first",
+                Event::SlotFreed { .. } => "version used again",
                 Event::Dropped(DropReason::Stale) => "stale",
                 Event::Dropped(DropReason::InProgress) => "in progress",
                 Event::Dropped(DropReason::OutsideWindow) => "outside of the window",
@@ -145,6 +149,7 @@ impl<'a> Oracle<'a> {
         }
         let mut left = Vec::new();
         for (to, header, body) in std::mem::take(&mut self.outlet.sent) {
+            running.begun[usize::from(packet.at.slot)][packet.at.version() as usize] = None;
             left.extend(send(self.switch, number, (to, header, body), packet.port, trace));
         }
         left
@@ -183,9 +188,9 @@ fn step(oracle: &mut Oracle<'_>, draws: &mut Draws) -> (u16, Vec<u8>) {
     let rank = draws.below(running.job.members.len() as u64) as usize;
     let slot = draws.below(running.job.slots.into()) as u16;
     // Everybody leaves rounds out now and then, as between operations; so a round that only one has sent does not stay for ever.
-    if draws.percent(15) {
-        let newest = running.newest[usize::from(slot)];
-        running.rounds.iter_mut().for_each(|rounds| rounds[usize::from(slot)] = newest);
+    let begun = running.begun[usize::from(slot)][draws.below(2) as usize];
+    if let Some(begun) = begun.filter(|_| draws.percent(20)) {
+        running.rounds.iter_mut().for_each(|rounds| rounds[usize::from(slot)] = begun);
     }
     let round = running.rounds[rank][usize::from(slot)];
     let ahead = 2 * u32::from(running.job.slots) + 4;
@@ -199,10 +204,6 @@ fn step(oracle: &mut Oracle<'_>, draws: &mut Draws) -> (u16, Vec<u8>) {
         _ => draws.any() as u32,
     };
     let at = SlotUse { slot, round: round.wrapping_add(drift) };
-    let newest = &mut running.newest[usize::from(slot)];
-    if (1..=ahead).contains(&at.round.wrapping_sub(*newest)) {
-        *newest = at.round;
-    }
     let slot = if draws.percent(2) { slot + running.job.slots } else { slot };
     let mut packet = running.contribution(oracle.switch, rank, SlotUse { slot, ..at });
     let Member { mut port, at } = running.job.members[rank];
