@@ -1,0 +1,61 @@
+//! `dataplanes/p4/generated.p4`: headers and constants of the programs; and `fields.json`, where fields of packets are, for the runner.
+//! They are made here from the formats and kept beside the programs; a test holds them together.
+
+use std::fmt::Write;
+
+use crate::formats::{self, Header, switchml};
+use crate::frames;
+
+/// The headers of the programs.
+pub const HEADERS: &[&Header] = &[&frames::ETHERNET, &frames::IPV4, &frames::UDP, &switchml::SWITCHML];
+
+const NOTICE: &str = "Made by crates/p4 from its formats. Do not change it here: change those, and run\n   FANIN_WRITE=1 cargo test -p fanin-p4 --test generated.";
+
+fn constant(text: &mut String, name: &str, bits: usize, value: u64, what: &str) {
+    writeln!(text, "// {what}\nconst bit<{bits}> {name} = {value:#x};").expect("a String takes all text");
+}
+
+/// A number that the compiler may be given another value for.
+fn size(text: &mut String, name: &str, value: u64, what: &str) {
+    writeln!(text, "// {what}\n#ifndef {name}\n#define {name} {value}\n#endif").expect("a String takes all text");
+}
+
+fn header(text: &mut String, header: &Header) {
+    writeln!(text, "// {}\nheader {}_h {{", header.source, header.name).expect("a String takes all text");
+    for field in header.fields {
+        writeln!(text, "    bit<{}> {}; // {}", field.bits, field.name, field.what).expect("a String takes all text");
+    }
+    *text += "}\n";
+}
+
+/// The text of `generated.p4`.
+pub fn p4() -> String {
+    let mut text = format!("/* {NOTICE} */\n#ifndef GENERATED_P4\n#define GENERATED_P4\n\n");
+    HEADERS.iter().for_each(|each| {
+        header(&mut text, each);
+        constant(&mut text, &format!("{}_BYTES", each.name.to_uppercase()), 16, each.bytes() as u64, "Its length.");
+        text.push('\n');
+    });
+    constant(&mut text, "KIND_IPV4", 16, frames::KIND_IPV4, "Ethernet's number for IPv4.");
+    constant(&mut text, "PROTOCOL_UDP", 8, frames::PROTOCOL_UDP, "IPv4's number for UDP.");
+    constant(&mut text, "HOPS", 8, frames::HOPS, "The time to live of what the switch sends.");
+    constant(&mut text, "SWITCHML_PORT", 16, switchml::PORT.into(), "The first of its UDP ports.");
+    constant(&mut text, "SWITCHML_PORT_MASK", 16, switchml::PORT_MASK.into(), "Their common bits.");
+    constant(&mut text, "PASS_BYTES", 16, 4 * formats::PASS_ELEMENTS as u64, "What a pass of a packet adds.");
+    size(&mut text, "SWITCHML_CELLS", switchml::CELLS.into(), "Versions of slots, of all jobs together.");
+    let passes = formats::ELEMENTS_MAX / formats::PASS_ELEMENTS;
+    size(&mut text, "PASSES", passes as u64, "Passes of the longest packet: memory for so many times 32 elements.");
+    let each: Vec<String> = (0..formats::PASS_ELEMENTS).map(|number| format!("DO({number})")).collect();
+    writeln!(text, "// Once for each element of a pass.\n#define ELEMENTS(DO) {}", each.join(" ")).expect("a String takes all text");
+    text + "\n#endif\n"
+}
+
+/// The text of `fields.json`: by header, its fields' names and bits.
+pub fn json() -> String {
+    let fields = |header: &Header| {
+        let fields: Vec<String> = header.fields.iter().map(|field| format!("[\"{}\", {}]", field.name, field.bits)).collect();
+        format!("  \"{}\": [{}]", header.name, fields.join(", "))
+    };
+    let headers: Vec<String> = HEADERS.iter().map(|header| fields(header)).collect();
+    format!("{{\n{}\n}}\n", headers.join(",\n"))
+}

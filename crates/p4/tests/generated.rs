@@ -1,0 +1,46 @@
+//! What is kept beside the programs is what this crate makes: headers and constants, and a small corpus of golden packets.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fanin_p4::{generated, golden};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dataplanes/p4")
+}
+
+fn writes() -> bool {
+    std::env::var_os("FANIN_WRITE").is_some()
+}
+
+fn compare(path: &Path, made: &[u8]) {
+    if writes() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, made).unwrap();
+    }
+    let kept = fs::read(path).unwrap_or_default();
+    assert!(made == kept, "{} is stale: FANIN_WRITE=1 cargo test -p fanin-p4 --test generated writes it", path.display());
+}
+
+#[test]
+fn headers_and_constants_are_made_from_the_formats() {
+    compare(&folder().join("generated.p4"), generated::p4().as_bytes());
+    compare(&folder().join("fields.json"), generated::json().as_bytes());
+}
+
+/// Packets of the committed cases: enough to meet most of what can happen, and small.
+const PACKETS: usize = 120;
+
+#[test]
+fn the_corpus_is_what_the_state_machines_say() {
+    let corpus = folder().join("golden");
+    let cases: BTreeMap<String, golden::Files> = golden::cases(1, PACKETS, 1).into_iter().collect();
+    for (name, files) in &cases {
+        files.iter().for_each(|(file, bytes)| compare(&corpus.join(name).join(file), bytes));
+    }
+    let kept = fs::read_dir(&corpus).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for name in kept {
+        assert!(cases.contains_key(&name), "{name} in {} is no case any more", corpus.display());
+    }
+}
