@@ -60,7 +60,7 @@ static int fail(const char *what, const char *name)
 /* DPDK without huge pages, devices, or anything that another process could see. */
 static int start_dpdk(void)
 {
-    char *arguments[] = {"play", "--no-huge", "-m", "64", "--no-pci", "--no-shconf", "--no-telemetry", "-l", "0", "--log-level", "4", NULL};
+    char *arguments[] = {"play", "--no-huge", "-m", "256", "--no-pci", "--no-shconf", "--no-telemetry", "-l", "0", "--log-level", "4", NULL};
     return rte_eal_init(sizeof(arguments) / sizeof(arguments[0]) - 1, arguments) < 0 ? fail("DPDK does not start", rte_strerror(rte_errno)) : 0;
 }
 

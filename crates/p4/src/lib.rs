@@ -6,6 +6,7 @@
 //! | [`frames`] | Ethernet, IPv4 and UDP around them |
 //! | [`generated`] | headers and constants of the programs, made from those tables; a test fails where the file beside the programs is stale |
 //! | [`control`] | the control plane: table entries and multicast groups from a job configuration |
+//! | [`dpdk`] | the same switches for DPDK's software pipeline |
 //! | [`groups`] | multicast groups by shards of ports (Canary 4.2) |
 //! | [`golden`] | random traces through the state machines: packets in and packets out, by port |
 //! | [`pcap`] | files of captured packets |
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod dpdk;
 pub mod formats;
 pub mod frames;
 pub mod generated;

@@ -2,22 +2,24 @@
 //!
 //!     fanin-p4 golden FOLDER [--seed N] [--packets N] [--cases N]    cases of packets in and out, one folder each
 //!     fanin-p4 control PROGRAM SWITCH.json                           the commands for simple_switch_CLI
+//!     fanin-p4 dpdk PROGRAM SWITCH.json                              what dataplanes/dpdk/play is told
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use fanin_p4::{control, golden};
+use fanin_p4::{control, dpdk, golden};
 
-const USAGE: &str = "usage: fanin-p4 golden FOLDER [--seed N] [--packets N] [--cases N]\n       fanin-p4 control PROGRAM SWITCH.json";
+const USAGE: &str = "usage: fanin-p4 golden FOLDER [--seed N] [--packets N] [--cases N]\n       fanin-p4 control|dpdk PROGRAM SWITCH.json";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["golden", folder, options @ ..] => write_cases(Path::new(folder), options),
-        ["control", program, file] => commands(program, Path::new(file)).map(|text| print!("{text}")),
+        ["control", program, file] => commands(control::commands, program, Path::new(file)).map(|text| print!("{text}")),
+        ["dpdk", program, file] => commands(dpdk::configuration, program, Path::new(file)).map(|text| print!("{text}")),
         _ => Err(USAGE.into()),
     };
     match done {
@@ -54,7 +56,8 @@ fn write_case(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> std::io::Resu
     files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes))
 }
 
-fn commands(program: &str, file: &Path) -> Result<String, String> {
+/// What is made of a switch's configuration for a program.
+fn commands(make: impl Fn(&str, &str) -> Result<String, String>, program: &str, file: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    control::commands(program, &text).map_err(|error| format!("{}: {error}", file.display()))
+    make(program, &text).map_err(|error| format!("{}: {error}", file.display()))
 }

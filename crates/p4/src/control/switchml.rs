@@ -111,7 +111,7 @@ impl Job {
 
     /// How much later than a version's last round its next one may be, as at the state machine: an operation in block floating point uses
     /// a number of every slot for its exponents, whatever its length.
-    fn ahead(&self) -> u32 {
+    pub fn ahead(&self) -> u32 {
         2 * u32::from(self.slots) + 4
     }
 
