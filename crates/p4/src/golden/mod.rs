@@ -4,6 +4,7 @@
 //! What a trace consists of is what a network does (losses, repetitions, packets that come late or in another order) and what it must not do
 //! to a switch: packets that were damaged, cut, or made by somebody else.
 
+pub mod atp;
 pub mod switchml;
 
 use std::collections::BTreeMap;
@@ -93,6 +94,11 @@ impl Trace {
     /// Something happened.
     pub fn saw(&mut self, what: &'static str) {
         *self.seen.entry(what).or_default() += 1;
+    }
+
+    /// When the packet that came last came, in microseconds.
+    pub fn now_us(&self) -> u64 {
+        self.now_us
     }
 
     /// Packets that have come.
@@ -248,6 +254,7 @@ pub fn cases(seed: u64, packets: usize, cases: u64) -> Vec<(String, Files)> {
         for shape in switchml::Shape::ALL {
             all.push((format!("switchml-{}-{number}", shape.name()), switchml::case(shape, number, packets)));
         }
+        all.push((format!("atp-{number}"), atp::case(number, packets)));
     }
     all
 }
