@@ -57,6 +57,35 @@ header switchml_h {
 // Its length.
 const bit<16> SWITCHML_BYTES = 0xa;
 
+// Canary 4.1
+header canary_h {
+    bit<32> dst; // leader's address; that of the switch in a restoration; of a host where bypassed
+    bit<32> id; // block: application 8 bits, generation 4 bits, number 20 bits
+    bit<16> counter; // contributions in this packet
+    bit<16> hosts; // hosts that take part
+    bit<32> children; // collided: the port that it came by; restoration: shard of 16 ports, and a bit for each of them
+    bit<16> switch_addr; // collided: the switch
+    bit<1> bypass; // switches only forward it
+    bit<1> multicast; // to the children
+    bit<2> reserved; // zero
+    bit<4> kind; // 0 reduce, 1 broadcast, 2 restoration, 5 failed; others are between hosts
+}
+// Its length.
+const bit<16> CANARY_BYTES = 0x13;
+
+// Canary 4.3, a clock packet; the paper gives no format
+header clock_h {
+    bit<32> batch; // scans of the array so far: the time
+    bit<32> entry; // the descriptor to look at
+    bit<64> pad0; // 
+    bit<64> pad1; // 
+    bit<64> pad2; // 
+    bit<64> pad3; // 
+    bit<48> pad4; // 
+}
+// Its length.
+const bit<16> CLOCK_BYTES = 0x2e;
+
 // Ethernet's number for IPv4.
 const bit<16> KIND_IPV4 = 0x800;
 // IPv4's number for UDP.
@@ -67,11 +96,27 @@ const bit<8> HOPS = 0x40;
 const bit<16> SWITCHML_PORT = 0xbee0;
 // Their common bits.
 const bit<16> SWITCHML_PORT_MASK = 0xfff0;
+// Ethernet's number for Canary.
+const bit<16> KIND_CANARY = 0x88b5;
+// Ethernet's number for clock packets.
+const bit<16> KIND_CLOCK = 0x88b6;
+// A contribution or partial sum.
+const bit<4> CANARY_REDUCE = 0x0;
+// A sum on its way down.
+const bit<4> CANARY_BROADCAST = 0x1;
+// A sum for a switch that had a collision.
+const bit<4> CANARY_RESTORE = 0x2;
+// A word of failure.
+const bit<4> CANARY_FAILED = 0x5;
 // What a pass of a packet adds.
 const bit<16> PASS_BYTES = 0x80;
 // Versions of slots, of all jobs together.
 #ifndef SWITCHML_CELLS
 #define SWITCHML_CELLS 16384
+#endif
+// Descriptors (Canary 5.1).
+#ifndef CANARY_DESCRIPTORS
+#define CANARY_DESCRIPTORS 32768
 #endif
 // Passes of the longest packet: memory for so many times 32 elements.
 #ifndef PASSES

@@ -1,6 +1,7 @@
 //! The control plane: what a job's configuration makes of tables and multicast groups, as commands for `simple_switch_CLI`. The same
 //! configuration makes the state machine that the packets of a program are compared with.
 
+pub mod canary;
 pub mod switchml;
 
 use std::fmt::{Display, Write};
@@ -70,6 +71,10 @@ pub fn commands(program: &str, json: &str) -> Result<String, String> {
             let switch: switchml::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
             switch.commands().map(Commands::text).map_err(|error| error.to_string())
         }
-        _ => Err(format!("there is no control plane for {program}: switchml has one")),
+        "canary" => {
+            let switch: canary::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            switch.commands().map(Commands::text).map_err(|error| error.to_string())
+        }
+        _ => Err(format!("there is no control plane for {program}: canary and switchml have one")),
     }
 }

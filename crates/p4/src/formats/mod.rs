@@ -1,6 +1,7 @@
 //! Packets as papers have them: big-endian, a table of fields for each header. Codecs, the programs' headers and the runner's reports all
 //! read the same tables.
 
+pub mod canary;
 pub mod switchml;
 
 use fanin_core::Malformed;
