@@ -11,57 +11,31 @@
  */
 #include <core.p4>
 #include <v1model.p4>
-#include "generated_atp.p4"
-#include "ethernet.p4"
-
-/* a2tp 2: bitmap to agtr2 of the code, in its order. */
-header atp_h {
-    bit<32> bitmap;
-    /* agtr_time: how many workers complete the aggregator. */
-    bit<8>  workers;
-    bit<1>  overflow;
-    bit<2>  server;
-    bit<1>  half;
-    bit<1>  ecn;
-    bit<1>  resend;
-    bit<1>  collision;
-    bit<1>  ack;
-    bit<16> app;
-    bit<16> seq;
-    bit<7>  reserved;
-    bit<1>  col;
-    bit<16> index;
-    bit<16> second_index;
-}
+#include "generated.p4"
 
 #define ATP_FIELD(i) bit<32> v##i;
-header atp_values_h { EACH_ATP_VALUE(ATP_FIELD) }
-
-header atp_tail_h {
-    bit<64> key;
-    bit<32> tensor_length;
-}
+header atp_elements_h { ATP_ELEMENTS(ATP_FIELD) }
 
 struct headers_t {
-    ethernet_h   ethernet;
-    ipv4_h       ipv4;
-    atp_h        atp;
-    atp_values_h values;
-    atp_tail_h   tail;
+    ethernet_h ethernet;
+    ipv4_h ipv4;
+    atp_h atp;
+    atp_elements_h elements;
+    atp_tail_h tail;
 }
 
 struct metadata_t {
     /* All workers of the job, where its server is, and after how long an aggregator is anybody's (a2tp 9, P4). */
     bit<32>   all;
-    PortId_t  server_port;
+    bit<9>  server_port;
     bit<32>   reclaim_us;
 }
 
 parser AtpParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {
         packet.extract(hdr.ethernet);
-        transition select(hdr.ethernet.type) {
-            ATP_ETHERTYPE: atp;
+        transition select(hdr.ethernet.kind) {
+            KIND_ATP: atp;
             default: accept;
         }
     }
@@ -69,7 +43,7 @@ parser AtpParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
     state atp {
         packet.extract(hdr.ipv4);
         packet.extract(hdr.atp);
-        packet.extract(hdr.values);
+        packet.extract(hdr.elements);
         packet.extract(hdr.tail);
         transition accept;
     }
@@ -80,10 +54,10 @@ control NoChecksum(inout headers_t hdr, inout metadata_t meta) {
 }
 
 #define ATP_REGISTER(i) register<bit<32>>(ATP_AGGREGATORS) value_##i;
-#define ATP_STORE(i)    value_##i.write(at, hdr.values.v##i);
-#define ATP_ADD(i)      value_##i.read(word, at); value_##i.write(at, word + hdr.values.v##i);
-#define ATP_SUM(i)      value_##i.read(word, at); hdr.values.v##i = word + hdr.values.v##i; value_##i.write(at, hdr.values.v##i);
-#define ATP_LOAD(i)     value_##i.read(hdr.values.v##i, at);
+#define ATP_STORE(i)    value_##i.write(at, hdr.elements.v##i);
+#define ATP_ADD(i)      value_##i.read(word, at); value_##i.write(at, word + hdr.elements.v##i);
+#define ATP_SUM(i)      value_##i.read(word, at); hdr.elements.v##i = word + hdr.elements.v##i; value_##i.write(at, hdr.elements.v##i);
+#define ATP_LOAD(i)     value_##i.read(hdr.elements.v##i, at);
 
 /* In place of the workers that are missing: what was there has been sent on (Fanin's `Flushed`, a2tp 9, P1). */
 const bit<32> FLUSHED = 0x80000000;
@@ -103,29 +77,30 @@ control AtpIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     /* The workers that are missing; 0 where the sum is complete. */
     register<bit<32>>(ATP_AGGREGATORS) missing;
     register<bit<32>>(ATP_AGGREGATORS) marks;
-    EACH_ATP_VALUE(ATP_REGISTER)
+    ATP_ELEMENTS(ATP_REGISTER)
 
     action discard() {
         mark_to_drop(standard);
     }
 
     /* A worker of a job: its packets come by its port, with its bit and the job's size. */
-    action member(bit<32> all, PortId_t server_port, bit<32> reclaim_us) {
+    action contribute(bit<32> all, bit<9> server_port, bit<32> reclaim_us) {
         meta.all = all;
         meta.server_port = server_port;
         meta.reclaim_us = reclaim_us;
     }
 
-    table members {
+    @name(".member")
+    table member {
         key = {
             standard.ingress_port: exact;
             hdr.atp.app: exact;
             hdr.atp.workers: exact;
             hdr.atp.bitmap: exact;
         }
-        actions = { member; discard; }
+        actions = { @name(".contribute") contribute; discard; }
         const default_action = discard();
-        size = ATP_MEMBERS;
+        size = 4096;
     }
 
     /* a2tp 5.2: what comes from a job's server goes to all its workers. */
@@ -133,26 +108,28 @@ control AtpIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         standard.mcast_grp = group;
     }
 
-    table servers {
+    @name(".server")
+    table server {
         key = {
             standard.ingress_port: exact;
             hdr.atp.app: exact;
         }
-        actions = { from_server; discard; }
+        actions = { @name(".from_server") from_server; discard; }
         const default_action = discard();
-        size = ATP_MEMBERS;
+        size = 4096;
     }
 
-    action to_port(PortId_t port) {
+    action to_port(bit<9> port) {
         standard.egress_spec = port;
     }
 
     /* What is no aggregation goes its way. */
+    @name(".forward")
     table forward {
         key = { hdr.ethernet.dst: exact; }
-        actions = { to_port; discard; }
+        actions = { @name(".to_port") to_port; discard; }
         const default_action = discard();
-        size = ATP_MEMBERS;
+        size = 4096;
     }
 
     action to_server() {
@@ -187,31 +164,31 @@ control AtpIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         }
         /* No format that a worker or a server of ours sends. */
         if (hdr.atp.server != 0 || hdr.atp.half != 0 || hdr.atp.reserved != 0 || hdr.atp.app == 0
-            || hdr.atp.second_index != hdr.atp.index + ATP_SECOND_HALF || hdr.atp.ack == 1 && hdr.atp.resend == 1) {
+            || hdr.atp.second_index != hdr.atp.index + (bit<16>) ATP_AGGREGATORS || hdr.atp.ack == 1 && hdr.atp.resend == 1) {
             discard();
             return;
         }
         bit<32> at = (bit<32>)hdr.atp.index;
         bit<32> tag = hdr.atp.app ++ hdr.atp.seq;
         if (hdr.atp.ack == 1) {
-            if (servers.apply().hit) {
+            if (server.apply().hit) {
                 if (hdr.atp.overflow == 0 && at < ATP_AGGREGATORS) {
                     acknowledge(at, tag);
                 }
-                if (hdr.ipv4.ecn == 3) {
+                if (hdr.ipv4.service[1:0] == 3) {
                     hdr.atp.ecn = 1;
                 }
             }
             return;
         }
-        if (!members.apply().hit) {
+        if (!member.apply().hit) {
             return;
         }
         if (at >= ATP_AGGREGATORS) {
             discard();
             return;
         }
-        if (hdr.ipv4.ecn == 3) {
+        if (hdr.ipv4.service[1:0] == 3) {
             hdr.atp.ecn = 1;
         }
         /* a2tp 5.1, step 1: what is no fixed point is the server's to add. */
@@ -286,17 +263,17 @@ control AtpIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             }
             to_server();
         } else if (takes) {
-            EACH_ATP_VALUE(ATP_STORE)
+            ATP_ELEMENTS(ATP_STORE)
             discard();
         } else if (is_new && !asks && now_missing != 0) {
-            EACH_ATP_VALUE(ATP_ADD)
+            ATP_ELEMENTS(ATP_ADD)
             discard();
         } else if (is_new) {
-            EACH_ATP_VALUE(ATP_SUM)
+            ATP_ELEMENTS(ATP_SUM)
             carry(meta.all & ~now_missing, (bit<1>)asks, asks ? hdr.atp.collision : 1w0, met);
         } else if (before == 0 || asks) {
             /* The sum may have been lost; where it was not complete, the server completes it (a2tp 5.1, steps 2d and 3). */
-            EACH_ATP_VALUE(ATP_LOAD)
+            ATP_ELEMENTS(ATP_LOAD)
             carry(meta.all & ~before, 1, before == 0 ? 1w0 : hdr.atp.collision, met);
         } else {
             discard();
@@ -313,7 +290,7 @@ control AtpDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.atp);
-        packet.emit(hdr.values);
+        packet.emit(hdr.elements);
         packet.emit(hdr.tail);
     }
 }

@@ -57,6 +57,64 @@ header switchml_h {
 // Its length.
 const bit<16> SWITCHML_BYTES = 0xa;
 
+// Canary 4.1
+header canary_h {
+    bit<32> dst; // leader's address; that of the switch in a restoration; of a host where bypassed
+    bit<32> id; // block: application 8 bits, generation 4 bits, number 20 bits
+    bit<16> counter; // contributions in this packet
+    bit<16> hosts; // hosts that take part
+    bit<32> children; // collided: the port that it came by; restoration: shard of 16 ports, and a bit for each of them
+    bit<16> switch_addr; // collided: the switch
+    bit<1> bypass; // switches only forward it
+    bit<1> multicast; // to the children
+    bit<2> reserved; // zero
+    bit<4> kind; // 0 reduce, 1 broadcast, 2 restoration, 5 failed; others are between hosts
+}
+// Its length.
+const bit<16> CANARY_BYTES = 0x13;
+
+// Canary 4.3, a clock packet; the paper gives no format
+header clock_h {
+    bit<32> batch; // scans of the array so far: the time
+    bit<32> entry; // the descriptor to look at
+    bit<64> pad0; // 
+    bit<64> pad1; // 
+    bit<64> pad2; // 
+    bit<64> pad3; // 
+    bit<48> pad4; // 
+}
+// Its length.
+const bit<16> CLOCK_BYTES = 0x2e;
+
+// A2TP's published code, `a2tp 2`
+header atp_h {
+    bit<32> bitmap; // a bit for each worker whose contribution is in it
+    bit<8> workers; // how many the aggregator waits for: all of the job
+    bit<1> overflow; // the elements are no fixed point
+    bit<2> server; // zero
+    bit<1> half; // zero
+    bit<1> ecn; // congestion was experienced
+    bit<1> resend; // takes out of its aggregator what is there
+    bit<1> collision; // found its aggregator taken
+    bit<1> ack; // from the server
+    bit<16> app; // job, not zero
+    bit<16> seq; // fragment
+    bit<7> reserved; // zero
+    bit<1> col; // A2TP: another fragment wanted the aggregator
+    bit<16> index; // aggregator
+    bit<16> second_index; // the same in the second half of the memory
+}
+// Its length.
+const bit<16> ATP_BYTES = 0xf;
+
+// A2TP's published code, `a2tp 2`
+header atp_tail_h {
+    bit<64> tensor; // tensor (`key`)
+    bit<32> tensor_length; // its length; in acknowledgements the next index
+}
+// Its length.
+const bit<16> ATP_TAIL_BYTES = 0xc;
+
 // Ethernet's number for IPv4.
 const bit<16> KIND_IPV4 = 0x800;
 // IPv4's number for UDP.
@@ -67,11 +125,27 @@ const bit<8> HOPS = 0x40;
 const bit<16> SWITCHML_PORT = 0xbee0;
 // Their common bits.
 const bit<16> SWITCHML_PORT_MASK = 0xfff0;
+// Ethernet's number for Canary.
+const bit<16> KIND_CANARY = 0x88b5;
+// Ethernet's number for clock packets.
+const bit<16> KIND_CLOCK = 0x88b6;
+// A contribution or partial sum.
+const bit<4> CANARY_REDUCE = 0x0;
+// A sum on its way down.
+const bit<4> CANARY_BROADCAST = 0x1;
+// A sum for a switch that had a collision.
+const bit<4> CANARY_RESTORE = 0x2;
+// A word of failure.
+const bit<4> CANARY_FAILED = 0x5;
 // What a pass of a packet adds.
 const bit<16> PASS_BYTES = 0x80;
 // Versions of slots, of all jobs together.
 #ifndef SWITCHML_CELLS
 #define SWITCHML_CELLS 16384
+#endif
+// Descriptors (Canary 5.1).
+#ifndef CANARY_DESCRIPTORS
+#define CANARY_DESCRIPTORS 32768
 #endif
 // Passes of the longest packet: memory for so many times 32 elements.
 #ifndef PASSES
@@ -79,5 +153,13 @@ const bit<16> PASS_BYTES = 0x80;
 #endif
 // Once for each element of a pass.
 #define ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31)
+// Ethernet's number for ATP.
+const bit<16> KIND_ATP = 0x700;
+// Aggregators.
+#ifndef ATP_AGGREGATORS
+#define ATP_AGGREGATORS 7936
+#endif
+// Once for each element of a packet of ATP.
+#define ATP_ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) DO(32) DO(33) DO(34) DO(35) DO(36) DO(37) DO(38) DO(39) DO(40) DO(41) DO(42) DO(43) DO(44) DO(45) DO(46) DO(47) DO(48) DO(49) DO(50) DO(51) DO(52) DO(53) DO(54) DO(55) DO(56) DO(57) DO(58) DO(59) DO(60) DO(61)
 
 #endif

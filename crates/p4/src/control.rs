@@ -2,6 +2,7 @@
 //! configuration makes the state machine that the packets of a program are compared with.
 
 pub mod atp;
+pub mod canary;
 pub mod switchml;
 
 use std::fmt::{Display, Write};
@@ -75,6 +76,10 @@ pub fn commands(program: &str, json: &str) -> Result<String, String> {
             let switch: atp::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
             switch.commands().map(Commands::text).map_err(|error| error.to_string())
         }
-        _ => Err(format!("there is no control plane for {program}: atp and switchml have one")),
+        "canary" => {
+            let switch: canary::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            switch.commands().map(Commands::text).map_err(|error| error.to_string())
+        }
+        _ => Err(format!("there is no control plane for {program}: atp, canary and switchml have one")),
     }
 }

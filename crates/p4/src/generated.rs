@@ -3,11 +3,20 @@
 
 use std::fmt::Write;
 
-use crate::formats::{self, Header, switchml};
+use crate::formats::{self, Header, atp, canary, switchml};
 use crate::frames;
 
 /// The headers of the programs.
-pub const HEADERS: &[&Header] = &[&frames::ETHERNET, &frames::IPV4, &frames::UDP, &switchml::SWITCHML];
+pub const HEADERS: &[&Header] = &[
+    &frames::ETHERNET,
+    &frames::IPV4,
+    &frames::UDP,
+    &switchml::SWITCHML,
+    &canary::CANARY,
+    &canary::CLOCK,
+    &atp::ATP,
+    &atp::ATP_TAIL,
+];
 
 const NOTICE: &str = "Made by crates/p4 from its formats. Do not change it here: change those, and run\n   FANIN_WRITE=1 cargo test -p fanin-p4 --test generated.";
 
@@ -28,6 +37,19 @@ fn header(text: &mut String, header: &Header) {
     *text += "}\n";
 }
 
+/// A macro that does something for each of so many.
+fn times(text: &mut String, name: &str, count: usize, what: &str) {
+    let each: Vec<String> = (0..count).map(|number| format!("DO({number})")).collect();
+    writeln!(text, "// {what}\n#define {name}(DO) {}", each.join(" ")).expect("a String takes all text");
+}
+
+/// What programs need whose packets pass once.
+fn others(text: &mut String) {
+    constant(text, "KIND_ATP", 16, atp::KIND_ATP, "Ethernet's number for ATP.");
+    size(text, "ATP_AGGREGATORS", atp::AGGREGATORS.into(), "Aggregators.");
+    times(text, "ATP_ELEMENTS", atp::ELEMENTS, "Once for each element of a packet of ATP.");
+}
+
 /// The text of `generated.p4`.
 pub fn p4() -> String {
     let mut text = format!("/* {NOTICE} */\n#ifndef GENERATED_P4\n#define GENERATED_P4\n\n");
@@ -41,12 +63,19 @@ pub fn p4() -> String {
     constant(&mut text, "HOPS", 8, frames::HOPS, "The time to live of what the switch sends.");
     constant(&mut text, "SWITCHML_PORT", 16, switchml::PORT.into(), "The first of its UDP ports.");
     constant(&mut text, "SWITCHML_PORT_MASK", 16, switchml::PORT_MASK.into(), "Their common bits.");
+    constant(&mut text, "KIND_CANARY", 16, canary::KIND_CANARY, "Ethernet's number for Canary.");
+    constant(&mut text, "KIND_CLOCK", 16, canary::KIND_CLOCK, "Ethernet's number for clock packets.");
+    constant(&mut text, "CANARY_REDUCE", 4, canary::REDUCE, "A contribution or partial sum.");
+    constant(&mut text, "CANARY_BROADCAST", 4, canary::BROADCAST, "A sum on its way down.");
+    constant(&mut text, "CANARY_RESTORE", 4, canary::RESTORE, "A sum for a switch that had a collision.");
+    constant(&mut text, "CANARY_FAILED", 4, canary::FAILED, "A word of failure.");
     constant(&mut text, "PASS_BYTES", 16, 4 * formats::PASS_ELEMENTS as u64, "What a pass of a packet adds.");
     size(&mut text, "SWITCHML_CELLS", switchml::CELLS.into(), "Versions of slots, of all jobs together.");
+    size(&mut text, "CANARY_DESCRIPTORS", canary::DESCRIPTORS.into(), "Descriptors (Canary 5.1).");
     let passes = formats::ELEMENTS_MAX / formats::PASS_ELEMENTS;
     size(&mut text, "PASSES", passes as u64, "Passes of the longest packet: memory for so many times 32 elements.");
-    let each: Vec<String> = (0..formats::PASS_ELEMENTS).map(|number| format!("DO({number})")).collect();
-    writeln!(text, "// Once for each element of a pass.\n#define ELEMENTS(DO) {}", each.join(" ")).expect("a String takes all text");
+    times(&mut text, "ELEMENTS", formats::PASS_ELEMENTS, "Once for each element of a pass.");
+    others(&mut text);
     text + "\n#endif\n"
 }
 

@@ -10,7 +10,7 @@
 //! | `seq` | the fragment. The paper's tag has these 16 bits, where Fanin's name never comes again (`a2tp 9`, P5) |
 //! | `index`, `second_index` | the aggregator, in the first and the second half of the memory |
 //! | data, big-endian | the payload, little-endian |
-//! | `key`, `tensor_length` | none: the switch passes them on. In acknowledgements the published code has the next index there |
+//! | `tensor` (`key`), `tensor_length` | none: the switch passes them on. In acknowledgements the published code has the next index there |
 //! | none | `version`, `attempt`, `waited`, rounds, whom alone an acknowledgement is for: zero, unknown, for all |
 //! | none | flushes, waiting, refusals: the server has no way to ask for what is stuck, so workers send again (`Nets::Paper`) |
 //!
@@ -50,7 +50,7 @@ pub const ATP: Header = Header {
 pub const ATP_TAIL: Header = Header {
     name: "atp_tail",
     source: "A2TP's published code, `a2tp 2`",
-    fields: &[field("key", 64, "tensor"), field("tensor_length", 32, "its length; in acknowledgements the next index")],
+    fields: &[field("tensor", 64, "tensor (`key`)"), field("tensor_length", 32, "its length; in acknowledgements the next index")],
 };
 
 /// Ethernet's number for it, which is nobody else's.
@@ -153,7 +153,7 @@ pub fn frame(ethernet: (u64, u64), service: u64, fields: &[(&str, u64)], element
     assert_eq!(elements.len(), 4 * ELEMENTS, "a packet has 62 elements");
     let (src, dst) = ethernet;
     let ip = IPV4.with(&[("version", 4), ("words", 5), ("service", service), ("length", 0x54), ("whole", 1), ("hops", 64), ("protocol", 1)]);
-    let tail = ATP_TAIL.with(&[("key", key), ("tensor_length", 4 * ELEMENTS as u64)]);
+    let tail = ATP_TAIL.with(&[("tensor", key), ("tensor_length", 4 * ELEMENTS as u64)]);
     let ethernet = ETHERNET.with(&[("dst", dst), ("src", src), ("kind", KIND_ATP)]);
     [ethernet, ip, ATP.with(fields), swap_elements(elements), tail].concat()
 }

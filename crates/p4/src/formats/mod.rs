@@ -2,6 +2,7 @@
 //! read the same tables.
 
 pub mod atp;
+pub mod canary;
 pub mod switchml;
 
 use fanin_core::Malformed;

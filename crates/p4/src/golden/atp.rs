@@ -99,14 +99,15 @@ impl Fragments {
 }
 
 /// The switch as the state machine has it.
-struct Oracle<'a> {
+pub struct Oracle<'a> {
     switch: &'a Switch,
     node: AtpSwitch<[u8]>,
     fragments: Vec<Fragments>,
 }
 
 impl<'a> Oracle<'a> {
-    fn new(switch: &'a Switch) -> Self {
+    /// A switch that has got no packet.
+    pub fn new(switch: &'a Switch) -> Self {
         Oracle { switch, node: switch.oracle(), fragments: vec![Fragments::new(); switch.jobs.len()] }
     }
 
@@ -121,16 +122,15 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// A frame comes, and what it makes the switch send.
-    fn on_frame(&mut self, trace: &mut Trace, port: u16, frame: Vec<u8>) {
-        trace.comes(port, frame.clone());
-        if ETHERNET.split(&frame).is_ok_and(|(ethernet, _)| ETHERNET.get(ethernet, "kind") != KIND_ATP) {
-            let to = ETHERNET.get(&frame, "dst");
+    /// What a frame makes the switch send, which the trace is told.
+    pub fn on_frame(&mut self, trace: &mut Trace, port: u16, frame: &[u8]) {
+        if ETHERNET.split(frame).is_ok_and(|(ethernet, _)| ETHERNET.get(ethernet, "kind") != KIND_ATP) {
+            let to = ETHERNET.get(frame, "dst");
             let host = self.switch.hosts.iter().find(|host| host.mac.0 == to);
             trace.saw(if host.is_some() { "other traffic" } else { "for nobody" });
-            return host.into_iter().for_each(|host| trace.leaves(host.port, frame.clone()));
+            return host.into_iter().for_each(|host| trace.leaves(host.port, frame.to_vec()));
         }
-        let (number, packet) = match self.admit(&frame) {
+        let (number, packet) = match self.admit(frame) {
             Ok(admitted) => admitted,
             Err(why) => return trace.saw(why),
         };
@@ -152,7 +152,7 @@ impl<'a> Oracle<'a> {
             });
         }
         for (to, header, body) in outlet.sent {
-            self.leaves(trace, number, (to, header), rewrite(&frame, &header, &body));
+            self.leaves(trace, number, (to, header), rewrite(frame, &header, &body));
         }
     }
 
@@ -269,17 +269,24 @@ pub fn trace(seed: u64, packets: usize) -> (Switch, Trace) {
     let mut trace = Trace::new(switch.ports, GAP_US);
     let mut oracle = Oracle::new(&switch);
     while trace.length() < packets {
-        if draws.percent(3) {
+        let (port, frame) = if draws.percent(3) {
             let to = if draws.percent(80) { host(draws.below(switch.ports.into()) as u16) } else { Mac(draws.any() >> 16) };
             let payload: Vec<u8> = (0..draws.below(100)).map(|byte| byte as u8).collect();
-            oracle.on_frame(&mut trace, draws.below(switch.ports.into()) as u16, ethernet(host(0), to, 0x0806, &payload));
-            continue;
-        }
-        let (port, frame) = step(&mut oracle, &mut draws);
-        oracle.on_frame(&mut trace, port, frame);
+            (draws.below(switch.ports.into()) as u16, ethernet(host(0), to, 0x0806, &payload))
+        } else {
+            step(&mut oracle, &mut draws)
+        };
+        trace.comes(port, frame.clone());
+        oracle.on_frame(&mut trace, port, &frame);
     }
     drop(oracle);
     (switch, trace)
+}
+
+/// What a runner must know of a switch's case.
+pub fn about(switch: &Switch) -> About {
+    let defines = vec![("ATP_AGGREGATORS", switch.aggregators.into())];
+    About { program: "atp", defines, headers: &["ethernet", "ipv4", "atp"] }
 }
 
 /// The files of a case.
@@ -289,8 +296,7 @@ pub fn trace(seed: u64, packets: usize) -> (Switch, Trace) {
 pub fn case(seed: u64, packets: usize) -> BTreeMap<String, Vec<u8>> {
     let (switch, trace) = trace(seed, packets);
     let commands = switch.commands().expect("the jobs fit the switch").text();
-    let defines = vec![("ATP_AGGREGATORS", switch.aggregators.into())];
-    trace.case(&switch, commands, About { program: "atp", defines, headers: &["ethernet", "ipv4", "atp"] })
+    trace.case(&switch, commands, about(&switch))
 }
 
 #[cfg(test)]

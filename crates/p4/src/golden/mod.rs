@@ -5,6 +5,7 @@
 //! to a switch: packets that were damaged, cut, or made by somebody else.
 
 pub mod atp;
+pub mod canary;
 pub mod switchml;
 
 use std::collections::BTreeMap;
@@ -82,8 +83,13 @@ impl Trace {
 
     /// A packet comes.
     pub fn comes(&mut self, port: u16, frame: Vec<u8>) {
-        self.now_us += self.gap_us;
-        self.into.push(Crossing { at_us: self.now_us, port, frame });
+        self.comes_at(self.now_us + self.gap_us, port, frame);
+    }
+
+    /// A packet comes at this time.
+    pub fn comes_at(&mut self, at_us: u64, port: u16, frame: Vec<u8>) {
+        self.now_us = at_us;
+        self.into.push(Crossing { at_us, port, frame });
     }
 
     /// For the packet that came last a packet leaves.
@@ -251,10 +257,59 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 pub fn cases(seed: u64, packets: usize, cases: u64) -> Vec<(String, Files)> {
     let mut all = Vec::new();
     for number in seed..seed.saturating_add(cases) {
+        for shape in canary::Shape::ALL {
+            all.push((format!("canary-{}-{number}", shape.name()), canary::case(shape, number, packets)));
+        }
         for shape in switchml::Shape::ALL {
             all.push((format!("switchml-{}-{number}", shape.name()), switchml::case(shape, number, packets)));
         }
         all.push((format!("atp-{number}"), atp::case(number, packets)));
     }
     all
+}
+
+/// What the state machine says to packets that have been captured: the files of what leaves, by name. The switch is as in `switch.json`.
+///
+/// # Errors
+/// What is wrong with the configuration or with a file.
+pub fn replay(program: &str, json: &str, into: &[Vec<u8>]) -> Result<Files, String> {
+    let mut come = Vec::new();
+    for (port, bytes) in into.iter().enumerate() {
+        let packets = pcap::read(bytes).map_err(|error| format!("p{port}_in.pcap: {error}"))?;
+        come.extend(packets.into_iter().map(|packet| (packet.at_us, port as u16, packet.frame)));
+    }
+    come.sort_by_key(|(at_us, port, _)| (*at_us, *port));
+    let mut trace = Trace::new(into.len() as u16, 0);
+    let wrong = |error: serde_json::Error| error.to_string();
+    match program {
+        "switchml" => {
+            let switch: crate::control::switchml::Switch = serde_json::from_str(json).map_err(wrong)?;
+            switch.check().map_err(|error| error.to_string())?;
+            let mut oracle = switchml::Oracle::new(&switch);
+            for (at_us, port, frame) in come {
+                trace.comes_at(at_us, port, frame.clone());
+                oracle.on_frame(&mut trace, port, &frame);
+            }
+        }
+        "canary" => {
+            let switch: crate::control::canary::Switch = serde_json::from_str(json).map_err(wrong)?;
+            switch.check().map_err(|error| error.to_string())?;
+            let mut oracle = canary::Oracle::new(switch);
+            for (at_us, port, frame) in come {
+                trace.comes_at(at_us, port, frame.clone());
+                oracle.on_frame(&mut trace, port, &frame);
+            }
+        }
+        "atp" => {
+            let switch: crate::control::atp::Switch = serde_json::from_str(json).map_err(wrong)?;
+            switch.check().map_err(|error| error.to_string())?;
+            let mut oracle = atp::Oracle::new(&switch);
+            for (at_us, port, frame) in come {
+                trace.comes_at(at_us, port, frame.clone());
+                oracle.on_frame(&mut trace, port, &frame);
+            }
+        }
+        _ => return Err(format!("there is no state machine for {program}")),
+    }
+    Ok((0..trace.ports).map(|port| (format!("p{port}_out.pcap"), trace.file(&trace.out, port))).collect())
 }

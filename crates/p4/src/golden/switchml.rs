@@ -1,14 +1,13 @@
 //! Traces of SwitchML's workers. Each worker has a round for every slot; it sends, sends again what it has no result of, and goes on with
 //! the next round when a result has come. Results get lost, packets of earlier and later rounds come, and so do those of nobody.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use fanin_core::{Address, DropReason, Event, Ingress, Instant, JobId, Node, NodeId, PortId};
 use fanin_protocols::switchml::SwitchMlSwitch;
 use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
 
-use super::{About, Draws, Outlet, To, Trace, damage, elements};
+use super::{About, Draws, Files, Outlet, To, Trace, damage, elements};
 use crate::control::switchml::{Job, Member, Switch};
 use crate::formats::switchml::{PORT, PORT_MASK, SWITCHML, SwitchMlFrame, passes};
 use crate::frames::{ETHERNET, Endpoint, IPV4, Mac, UDP};
@@ -86,17 +85,18 @@ impl Running<'_> {
 }
 
 /// The switch as the state machines have it, with what is the driver's business: whose packet it is.
-struct Oracle<'a> {
+pub struct Oracle<'a> {
     switch: &'a Switch,
     jobs: Vec<Running<'a>>,
     outlet: Outlet<SwitchMlHeader>,
 }
 
 /// A result that left: job, rank, slot and round.
-type Left = (usize, usize, SlotUse);
+pub type Left = (usize, usize, SlotUse);
 
 impl<'a> Oracle<'a> {
-    fn new(switch: &'a Switch) -> Self {
+    /// A switch that has got no packet.
+    pub fn new(switch: &'a Switch) -> Self {
         let running = |job: &'a Job| Running {
             job,
             node: job.oracle(),
@@ -118,11 +118,9 @@ impl<'a> Oracle<'a> {
         if packet.dst == self.switch.at.ip && is_member { Ok((number, packet)) } else { Err("no member") }
     }
 
-    /// A frame comes, and what it makes the switch send.
-    fn on_frame(&mut self, trace: &mut Trace, port: u16, frame: Vec<u8>) -> Vec<Left> {
-        let admitted = self.admit(port, &frame);
-        trace.comes(port, frame);
-        let (number, packet) = match admitted {
+    /// What a frame makes the switch send, which the trace is told.
+    pub fn on_frame(&mut self, trace: &mut Trace, port: u16, frame: &[u8]) -> Vec<Left> {
+        let (number, packet) = match self.admit(port, frame) {
             Ok(admitted) => admitted,
             Err(why) => {
                 trace.saw(why);
@@ -237,7 +235,8 @@ pub fn trace(shape: Shape, seed: u64, packets: usize) -> (Switch, Trace) {
     let mut oracle = Oracle::new(&switch);
     while trace.length() < packets {
         let (port, frame) = step(&mut oracle, &mut draws);
-        for (job, rank, at) in oracle.on_frame(&mut trace, port, frame) {
+        trace.comes(port, frame.clone());
+        for (job, rank, at) in oracle.on_frame(&mut trace, port, &frame) {
             let round = &mut oracle.jobs[job].rounds[rank][usize::from(at.slot)];
             if *round != at.round {
                 continue;
@@ -258,7 +257,7 @@ pub fn trace(shape: Shape, seed: u64, packets: usize) -> (Switch, Trace) {
 ///
 /// # Panics
 /// Where a shape is one that no switch can have.
-pub fn case(shape: Shape, seed: u64, packets: usize) -> BTreeMap<String, Vec<u8>> {
+pub fn case(shape: Shape, seed: u64, packets: usize) -> Files {
     let (switch, trace) = trace(shape, seed, packets);
     let commands = switch.commands().expect("shapes fit a switch").text();
     let about = About { program: "switchml", defines: vec![("SWITCHML_CELLS", 64)], headers: &["ethernet", "ipv4", "udp", "switchml"] };
@@ -268,6 +267,7 @@ pub fn case(shape: Shape, seed: u64, packets: usize) -> BTreeMap<String, Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn a_seed_says_it_all_and_traces_meet_everything() {

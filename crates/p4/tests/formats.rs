@@ -1,0 +1,124 @@
+//! No bytes whatever make a parser panic; what a parser takes is written again as the same bytes.
+#![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
+
+use std::net::Ipv4Addr;
+
+use fanin_p4::formats::canary::{CANARY, CanaryFrame, KIND_CANARY, Name};
+use fanin_p4::formats::switchml::{PORT, SWITCHML, SwitchMlFrame};
+use fanin_p4::frames::{ETHERNET, Endpoint, IPV4, Mac, UDP, seal};
+use fanin_p4::pcap;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+const OWN: Name = Name { ip: Ipv4Addr::new(10, 0, 255, 7), number: 7 };
+
+/// The addresses and ports of a frame, which a packet does not have.
+fn ends(frame: &[u8], packet: &SwitchMlFrame) -> [Endpoint; 2] {
+    let udp = &frame[ETHERNET.bytes() + IPV4.bytes()..];
+    let end = |mac, ip, udp| Endpoint { mac: Mac(ETHERNET.get(frame, mac)), ip, udp };
+    [end("src", packet.src, UDP.get(udp, "src") as u16), end("dst", packet.dst, packet.port)]
+}
+
+/// Whether it is a packet.
+fn switchml_leads_back(frame: &[u8]) -> bool {
+    let Ok(packet) = SwitchMlFrame::parse(frame) else { return false };
+    let [src, dst] = ends(frame, &packet);
+    let again = packet.emit(&src, &dst);
+    // What a switch does not look at is not kept.
+    let mut same = frame.to_vec();
+    let (ip, rest) = same[ETHERNET.bytes()..].split_at_mut(IPV4.bytes());
+    for (name, value) in [("service", 0), ("id", 0), ("reserved", 0), ("whole", 1), ("hops", 64)] {
+        IPV4.put(ip, name, value);
+    }
+    UDP.put(rest, "checksum", 0);
+    seal(&mut same);
+    assert_eq!(again, same);
+    true
+}
+
+fn canary_leads_back(frame: &[u8]) -> bool {
+    let Ok(packet) = CanaryFrame::parse(frame, OWN) else { return false };
+    let mac = |name| Mac(ETHERNET.get(frame, name));
+    let again = packet.emit(mac("src"), mac("dst"));
+    // Elements are whole.
+    let length = frame.len() - (frame.len() - ETHERNET.bytes() - CANARY.bytes()) % 4;
+    assert_eq!(again, frame[..length]);
+    true
+}
+
+fn capture_leads_back(bytes: &[u8]) {
+    if let Ok(packets) = pcap::read(bytes) {
+        assert_eq!(pcap::read(&pcap::write(&packets)), Ok(packets));
+    }
+}
+
+/// Puts what a parser asks for first in its place.
+fn almost(bytes: &[u8]) -> [Vec<u8>; 2] {
+    let mut canary = bytes.to_vec();
+    canary.resize(bytes.len().max(ETHERNET.bytes() + CANARY.bytes()), 0);
+    ETHERNET.put(&mut canary, "kind", KIND_CANARY);
+    let mut switchml = bytes.to_vec();
+    let front = ETHERNET.bytes() + IPV4.bytes() + UDP.bytes() + SWITCHML.bytes();
+    switchml.resize(front + 128, 0);
+    ETHERNET.put(&mut switchml, "kind", 0x0800);
+    let (ip, udp) = (ETHERNET.bytes(), ETHERNET.bytes() + IPV4.bytes());
+    for (name, value) in [("version", 4), ("words", 5), ("length", 166), ("more", 0), ("offset", 0), ("protocol", 17)] {
+        IPV4.put(&mut switchml[ip..], name, value);
+    }
+    UDP.put(&mut switchml[udp..], "dst", u64::from(PORT) | u64::from(bytes.len() as u8 & 15));
+    UDP.put(&mut switchml[udp..], "length", 146);
+    for (name, value) in [("msg_type", 0), ("unused", 0), ("size", 0)] {
+        SWITCHML.put(&mut switchml[udp + UDP.bytes()..], name, value);
+    }
+    let header = &mut switchml[udp + UDP.bytes()..];
+    let (version, exponent) = (SWITCHML.get(header, "tsi") & 1, SWITCHML.get(header, "e0"));
+    SWITCHML.put(header, "version", version);
+    SWITCHML.put(header, "e1", exponent);
+    seal(&mut switchml);
+    [canary, switchml]
+}
+
+fn lead_back(bytes: &[u8]) {
+    switchml_leads_back(bytes);
+    canary_leads_back(bytes);
+    capture_leads_back(bytes);
+    let [canary, switchml] = almost(bytes);
+    canary_leads_back(&canary);
+    assert!(switchml_leads_back(&switchml));
+}
+
+#[test]
+fn any_bytes_are_refused_or_lead_back() {
+    let config = Config { cases: 4_000, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    // Few bits: much of what Canary's packets do not use is zero.
+    let byte = prop_oneof![3 => Just(0u8), 1 => any::<u8>(), 1 => (0u8..8).prop_map(|bit| 1 << bit)];
+    let taken = std::cell::Cell::new(0u32);
+    let result = runner.run(&prop::collection::vec(byte, 0..260), |bytes| {
+        lead_back(&bytes);
+        taken.set(taken.get() + u32::from(canary_leads_back(&almost(&bytes)[0])));
+        Ok(())
+    });
+    result.unwrap();
+    assert!(taken.get() > 20, "only {} of Canary's packets were taken", taken.get());
+}
+
+/// The same property for a fuzzer: `cargo bolero test frames_fuzzed`. Bolero draws its own seeds from the operating system, so an ordinary
+/// `cargo test` runs the seeded property above instead.
+#[test]
+#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
+fn frames_fuzzed() {
+    bolero::check!().for_each(lead_back);
+}
+
+/// Files that somebody else has captured.
+#[test]
+#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
+fn captures_fuzzed() {
+    bolero::check!().for_each(|bytes: &[u8]| {
+        let mut file = pcap::write(&[]);
+        file.extend(bytes);
+        capture_leads_back(&file);
+        capture_leads_back(bytes);
+    });
+}
