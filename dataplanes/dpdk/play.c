@@ -5,9 +5,9 @@
  * Usage: play [--config FILE] [--out FOLDER] SPEC PORTS FOLDER
  *
  * The program sees ports 0 to PORTS - 1. What it sends is copied by `mirror N N`, which is port N; the packet itself may go to a port (`tx`)
- * or nowhere (`drop`). What comes out has the time of the packet that caused it. A line of FILE is
- *     length ipv4                                    frames that are not as long as their IPv4 header says are not let in; this is so without it
- *     length BYTES                                   frames that are shorter are not let in
+ * or nowhere (`drop`). In front of each
+ * packet the program finds its length, two bytes, most significant first: the pipeline has no instruction for that, and its `extract` does not
+ * look whether there are so many bytes. What comes out has the time of the packet that caused it. A line of FILE is
  *     register NAME INDEX VALUE
  *     table NAME match VALUES action NAME VALUES     (as rte_swx_ctl_pipeline_table_entry_read() has it)
  */
@@ -32,10 +32,13 @@ enum {
     /* More than a packet can become: its copies, one a port. */
     RING_PACKETS = 256,
     PACKETS = 1023,
+    /* In front of a packet: its headers may become longer by all elements. */
+    HEADROOM = 2048,
     /* What runs between two looks at whether the packet has left, and how often that may be. Programs have no loops but recirculation. */
     INSTRUCTIONS_AT_ONCE = 4096,
     LOOKS_MAX = 10000,
-    LENGTH_OF_IPV4 = 0,
+    /* In front of each frame. */
+    LENGTH_BYTES = 2,
 };
 
 struct player {
@@ -43,8 +46,6 @@ struct player {
     struct rte_swx_ctl_pipeline *control;
     struct rte_mempool *pool;
     uint32_t ports;
-    /* The length of the shortest frame that is let in, or LENGTH_OF_IPV4. */
-    uint32_t length;
     struct rte_ring *in[PORTS_MAX];
     /* One more for what is dropped. */
     struct rte_ring *out[PORTS_MAX + 1];
@@ -119,10 +120,6 @@ static int configure_line(struct player *player, char *line)
     line[strcspn(line, "#\r\n")] = '\0';
     if (line[strspn(line, " \t")] == '\0')
         return 0;
-    if (strncmp(line, "length ", 7) == 0) {
-        player->length = strcmp(line + 7, "ipv4") == 0 ? LENGTH_OF_IPV4 : (uint32_t)strtoul(line + 7, NULL, 10);
-        return 0;
-    }
     if (sscanf(line, "register %63s %lli %lli", name, &index, &value) == 3)
         return rte_swx_ctl_pipeline_regarray_write(player->pipeline, name, (uint32_t)index, (uint64_t)value) == 0 ? 0 : fail("no such register", line);
     if (sscanf(line, "table %63s %n", name, &begin) != 1 || begin == 0)
@@ -156,7 +153,7 @@ static int configure(struct player *player, const char *path)
 
 static int build(struct player *player, const char *spec, const char *config)
 {
-    player->pool = rte_pktmbuf_pool_create("packets", PACKETS, 0, 0, RTE_PKTMBUF_HEADROOM + PCAP_FRAME_MAX, SOCKET_ID_ANY);
+    player->pool = rte_pktmbuf_pool_create("packets", PACKETS, 0, 0, HEADROOM + PCAP_FRAME_MAX, SOCKET_ID_ANY);
     if (player->pool == NULL)
         return fail("no memory for packets", rte_strerror(rte_errno));
     if (rte_swx_pipeline_config(&player->pipeline, "fanin", 0) != 0)
@@ -188,31 +185,22 @@ static int write_out(struct player *player, uint32_t port, uint64_t at_ns)
     return 0;
 }
 
-/* A network card's check: whether a frame is as long as its IPv4 header says. The pipeline's `extract` does not look. */
-static int has_length(const struct pcap_packet *packet)
-{
-    enum { ETHERNET = 14, IPV4 = 20 };
-    if (packet->length < ETHERNET + IPV4)
-        return 0;
-    return (uint32_t)(packet->bytes[ETHERNET + 2] << 8 | packet->bytes[ETHERNET + 3]) == packet->length - ETHERNET;
-}
-
-static int is_taken(const struct player *player, const struct pcap_packet *packet)
-{
-    return player->length == LENGTH_OF_IPV4 ? has_length(packet) : packet->length >= player->length;
-}
-
 /* A packet goes in, and all that comes of it out. It has ended when the pipeline has let go of it: then only our own reference is left, for
  * copies are deep. */
 static int play_packet(struct player *player, const struct pcap_packet *packet)
 {
     struct rte_mbuf *buffer = rte_pktmbuf_alloc(player->pool);
-    void *bytes = buffer != NULL ? rte_pktmbuf_append(buffer, (uint16_t)packet->length) : NULL;
+    uint8_t *bytes;
     int looks = 0;
+    if (buffer != NULL)
+        buffer->data_off = HEADROOM;
+    bytes = buffer != NULL ? (uint8_t *)rte_pktmbuf_append(buffer, (uint16_t)(LENGTH_BYTES + packet->length)) : NULL;
     if (bytes == NULL)
         return fail("no room for a packet", "");
     rte_mbuf_refcnt_update(buffer, 1);
-    memcpy(bytes, packet->bytes, packet->length);
+    bytes[0] = (uint8_t)(packet->length >> 8);
+    bytes[1] = (uint8_t)packet->length;
+    memcpy(bytes + LENGTH_BYTES, packet->bytes, packet->length);
     if (rte_ring_enqueue(player->in[packet->port], buffer) != 0)
         return fail("no room in a ring", "");
     do {
@@ -233,7 +221,6 @@ static int play(struct player *player, const char *in, const char *out)
 {
     struct pcap_trace trace = {0};
     char path[4096];
-    uint32_t refused = 0;
     int failed = 0;
     for (uint32_t port = 0; port < player->ports; port++) {
         snprintf(path, sizeof(path), "%s/p%u_in.pcap", in, port);
@@ -247,13 +234,9 @@ static int play(struct player *player, const char *in, const char *out)
     if (trace.count == 0)
         return fail("no packets in", in);
     pcap_sort(&trace);
-    for (uint32_t number = 0; number < trace.count && failed == 0; number++) {
-        if (is_taken(player, &trace.packets[number]))
-            failed = play_packet(player, &trace.packets[number]);
-        else
-            refused++;
-    }
-    printf("%u packets in, %u of them refused for their length\n", trace.count, refused);
+    for (uint32_t number = 0; number < trace.count && failed == 0; number++)
+        failed = play_packet(player, &trace.packets[number]);
+    printf("%u packets in\n", trace.count);
     for (uint32_t port = 0; port < player->ports; port++)
         failed |= fclose(player->files[port]) != 0;
     /* A copy that nobody has written would be a packet of the golden trace's that is missing; one of the pool's is one that leaks. */

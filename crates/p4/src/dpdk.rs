@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::control::switchml::Switch;
+use crate::control::{canary, switchml};
+use crate::formats::canary::{BROADCAST, CANARY, CLOCK, DESCRIPTORS, FAILED, KIND_CANARY, KIND_CLOCK, REDUCE, RESTORE};
 use crate::formats::switchml::{CELLS, PORT, PORT_MASK, SWITCHML, WORKERS_MAX, passes, size_of};
 use crate::formats::{ELEMENTS_MAX, PASS_ELEMENTS};
-use crate::frames::{HOPS, IPV4, KIND_IPV4, PROTOCOL_UDP, UDP};
+use crate::frames::{ETHERNET, HOPS, IPV4, KIND_IPV4, PROTOCOL_UDP, UDP};
 
 /// The programs, by name.
-pub const PROGRAMS: [&str; 1] = ["switchml"];
+pub const PROGRAMS: [&str; 2] = ["canary", "switchml"];
 
 /// The numbers of a program's template.
 ///
@@ -22,9 +23,30 @@ pub const PROGRAMS: [&str; 1] = ["switchml"];
 pub fn numbers(program: &str) -> Result<BTreeMap<&'static str, u64>, String> {
     let elements = ELEMENTS_MAX as u64;
     match program {
+        "canary" => Ok(BTreeMap::from([
+            ("BROADCAST_FLAGS", flags("multicast") | BROADCAST),
+            ("BYPASS", flags("bypass")),
+            ("CLOCK_BYTES", (ETHERNET.bytes() + CLOCK.bytes()) as u64),
+            ("DESCRIPTORS", DESCRIPTORS.into()),
+            ("ELEMENTS_SHIFT", elements.ilog2().into()),
+            ("ETHERNET_BYTES", ETHERNET.bytes() as u64),
+            ("FAILED", FAILED),
+            ("FRONT_BYTES", (ETHERNET.bytes() + CANARY.bytes()) as u64),
+            ("KIND_CANARY", KIND_CANARY),
+            ("KIND_CLOCK", KIND_CLOCK),
+            ("PASSES", passes(ELEMENTS_MAX) as u64),
+            ("PASS_BYTES_SHIFT", (4 * PASS_ELEMENTS).ilog2().into()),
+            ("PASS_ELEMENTS", PASS_ELEMENTS as u64),
+            ("REDUCE", REDUCE),
+            ("RESTORE", RESTORE),
+            ("RESTORE_FLAGS", flags("bypass") | RESTORE),
+            ("WORDS", u64::from(DESCRIPTORS) * elements),
+        ])),
         "switchml" => Ok(BTreeMap::from([
             ("CELLS", CELLS.into()),
             ("ELEMENTS_SHIFT", elements.ilog2().into()),
+            ("ETHERNET_BYTES", ETHERNET.bytes() as u64),
+            ("FRONT_BYTES", (ETHERNET.bytes() + IPV4.bytes() + UDP.bytes() + SWITCHML.bytes()) as u64),
             ("HOPS_UDP", HOPS << 8 | PROTOCOL_UDP),
             ("IPV4_BYTES", IPV4.bytes() as u64),
             ("KIND_IPV4", KIND_IPV4),
@@ -39,6 +61,11 @@ pub fn numbers(program: &str) -> Result<BTreeMap<&'static str, u64>, String> {
         ])),
         _ => Err(format!("there is no program {program} for DPDK: there are {}", PROGRAMS.join(", "))),
     }
+}
+
+/// A bit of the last byte of Canary's header.
+fn flags(name: &str) -> u64 {
+    u64::from(*CANARY.with(&[(name, 1)]).last().expect("a header has bytes"))
 }
 
 /// Makes a program of its template.
@@ -116,18 +143,21 @@ fn fill(number: usize, line: &str, known: &BTreeMap<String, u64>) -> Result<Stri
 pub fn configuration(program: &str, json: &str) -> Result<String, String> {
     match program {
         "switchml" => {
-            let switch: Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
-            switchml(&switch)
+            let switch: switchml::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            of_switchml(&switch)
+        }
+        "canary" => {
+            let switch: canary::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            of_canary(&switch)
         }
         _ => numbers(program).map(|_| String::new()),
     }
 }
 
-fn switchml(switch: &Switch) -> Result<String, String> {
+fn of_switchml(switch: &switchml::Switch) -> Result<String, String> {
     switch.check().map_err(|error| error.to_string())?;
     let address = |ip: std::net::Ipv4Addr| u32::from(ip);
     let mut lines = vec![
-        "length ipv4".to_owned(),
         format!("register OWN 0 {:#x}", switch.at.mac.0),
         format!("register OWN 1 {:#x}", address(switch.at.ip)),
     ];
@@ -147,6 +177,36 @@ fn switchml(switch: &Switch) -> Result<String, String> {
             lines.push(format!("table worker match {number} {rank} action to_worker mac {mac:#x} ip {ip:#x} udp {udp} port {port}"));
         }
         first += 2 * u32::from(job.slots);
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+/// The CRC-32 that switches have, of each byte (IEEE 802.3, reflected): what is put together of a word's bytes.
+fn crc(byte: u32) -> u32 {
+    (0..8).fold(byte, |word, _| if word & 1 == 1 { word >> 1 ^ 0xedb8_8320 } else { word >> 1 })
+}
+
+fn of_canary(switch: &canary::Switch) -> Result<String, String> {
+    switch.check().map_err(|error| error.to_string())?;
+    let ports = u64::MAX >> (u64::BITS - u32::from(switch.ports()));
+    let own = [
+        switch.mac.0,
+        u64::from(u32::from(switch.ip)),
+        switch.number.into(),
+        switch.descriptors.into(),
+        switch.timeout.into(),
+        switch.lifetime.into(),
+        ports,
+        passes(switch.elements) as u64,
+        switch.clock_port.into(),
+    ];
+    let mut lines: Vec<String> = own.iter().enumerate().map(|(place, value)| format!("register OWN {place} {value:#x}")).collect();
+    lines.extend((0..256).map(|byte| format!("register CRC {byte} {:#x}", crc(byte))));
+    for way in &switch.ways {
+        lines.push(format!("table route match {:#x} action to_port port {}", u32::from(way.to), way.port));
+    }
+    for (port, mac) in switch.neighbours.iter().enumerate() {
+        lines.push(format!("table neighbour match {port} action set_neighbour mac {:#x}", mac.0));
     }
     Ok(lines.join("\n") + "\n")
 }
@@ -187,19 +247,19 @@ mod tests {
         let json = serde_json::to_string(&Shape::OneAndMany.switch()).unwrap();
         let text = configuration("switchml", &json).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[..3], ["length ipv4", "register OWN 0 0x2000000fe", "register OWN 1 0xa0000fe"].map(|line| line.replace("0x2000000fe", "0x200000000fe")));
+        assert_eq!(lines[..2], ["register OWN 0 0x200000000fe", "register OWN 1 0xa0000fe"]);
         assert_eq!(
-            lines[3],
+            lines[2],
             "table member match 3 0xa000004 0xa0000fe 0 0 action contribute rank 0 bit 0x1 all 0x1 first 0 slots 1 ahead 6 workers 1"
         );
         assert_eq!(
-            lines[11..],
+            lines[10..],
             [
                 "table member match 3 0xa000004 0xa0000fe 255 1 action contribute rank 3 bit 0x8 all 0xf first 2 slots 4 ahead 12 workers 4",
                 "table worker match 255 3 action to_worker mac 0x20000000004 ip 0xa000004 udp 4255 port 3",
             ]
         );
         assert!(configuration("switchml", "{}").unwrap_err().contains("missing field"));
-        assert_eq!(configuration("sharp", "{}").unwrap_err(), "there is no program sharp for DPDK: there are switchml");
+        assert_eq!(configuration("sharp", "{}").unwrap_err(), "there is no program sharp for DPDK: there are canary, switchml");
     }
 }
