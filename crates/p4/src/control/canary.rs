@@ -160,17 +160,7 @@ impl Switch {
         commands.default_action(
             "own",
             "set_own",
-            &[
-                &self.ip,
-                &self.number,
-                &self.descriptors,
-                &self.timeout,
-                &self.lifetime,
-                &last,
-                &all,
-                &shards.width(),
-                &(shards.count() - 1),
-            ],
+            &[&self.ip, &self.number, &self.descriptors, &self.timeout, &self.lifetime, &last, &all, &shards.width()],
         );
         commands.add("generator", "tick", &[&self.clock_port], &[]);
         for (port, mac) in self.neighbours.iter().enumerate() {
