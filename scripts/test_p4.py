@@ -34,7 +34,16 @@ class Files(unittest.TestCase):
             p4.write_pcap(path, case.into(1))
             self.assertEqual(path.read_bytes(), (case.folder / "p1_in.pcap").read_bytes())
         self.assertGreater(len(case.into(1)), 10)
-        self.assertGreater(case.length_s(), 0.1)
+
+    def test_packets_of_all_ports_come_in_the_order_of_their_times(self):
+        case = a_case()
+        packets = case.in_order()
+        self.assertEqual(len(packets), case.about["packets"])
+        self.assertEqual(packets, sorted(packets))
+        due = case.due()
+        for port in case.ports:
+            length = (case.folder / f"p{port}_out.pcap").stat().st_size
+            self.assertEqual(max(bytes_ for (to, _), bytes_ in due.items() if to == port), length)
 
 
 class Differences(unittest.TestCase):
