@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import socket
 import struct
@@ -31,12 +32,18 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "dataplanes" / "p4"
 OUT = ROOT / "out" / "p4"
 COMPILERS = ("p4c-bm2-ss", "p4c")
-#: bmv2 begins to play so long after its start: by then its tables are filled.
-WAIT_S = 3
-#: After the last packet.
-GRACE_S = 1.0
+#: The switch listens for the control plane after so long, at most.
+START_S = 10.0
+#: A packet has left after so long, at most.
+LATE_S = 2.0
+#: After the last packet, for packets that should not come.
+GRACE_S = 0.3
 #: Runs of a case that shows a difference, at most, to make it smaller.
 SHRINKS = 24
+
+
+#: Headers of a file of packets, and of each packet in it.
+PCAP_BYTES, RECORD_BYTES = 24, 16
 
 
 class Failed(Exception):
@@ -62,21 +69,28 @@ class Packet:
 def read_pcap(path: Path) -> list[Packet]:
     """The packets of a file; none where there is no file."""
     data = path.read_bytes() if path.exists() else b""
-    packets, at = [], 24
-    while at + 16 <= len(data):
+    packets, at = [], PCAP_BYTES
+    while at + RECORD_BYTES <= len(data):
         seconds, micros, captured, _ = struct.unpack_from("<IIII", data, at)
-        packets.append(Packet(seconds * 1_000_000 + micros, data[at + 16 : at + 16 + captured]))
-        at += 16 + captured
+        at += RECORD_BYTES
+        packets.append(Packet(seconds * 1_000_000 + micros, data[at : at + captured]))
+        at += captured
     return packets
+
+
+def pcap_header() -> bytes:
+    """What a file of packets begins with."""
+    return struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
+
+
+def record(at_us: int, frame: bytes) -> bytes:
+    """A packet of a file."""
+    return struct.pack("<IIII", at_us // 1_000_000, at_us % 1_000_000, len(frame), len(frame)) + frame
 
 
 def write_pcap(path: Path, packets: Sequence[Packet]) -> None:
     """Writes a file of packets."""
-    parts = [struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)]
-    for packet in packets:
-        length = len(packet.frame)
-        parts.append(struct.pack("<IIII", packet.at_us // 1_000_000, packet.at_us % 1_000_000, length, length) + packet.frame)
-    path.write_bytes(b"".join(parts))
+    path.write_bytes(pcap_header() + b"".join(record(packet.at_us, packet.frame) for packet in packets))
 
 
 class Case:
@@ -95,10 +109,19 @@ class Case:
         """What must leave by a port."""
         return read_pcap(self.folder / f"p{port}_out.pcap")
 
-    def length_s(self) -> float:
-        """Time between its first and its last packet."""
-        times = [packet.at_us for port in self.ports for packet in self.into(port)]
-        return (max(times) - min(times)) / 1e6 if times else 0.0
+    def in_order(self) -> list[tuple[int, int, bytes]]:
+        """What comes by all ports: time, port, frame."""
+        return sorted((packet.at_us, port, packet.frame) for port in self.ports for packet in self.into(port))
+
+    def due(self) -> dict[tuple[int, int], int]:
+        """By port and time of the packet in: bytes that a file of what leaves has then."""
+        found = {}
+        for port in self.ports:
+            length = PCAP_BYTES
+            for packet in self.out(port):
+                length += RECORD_BYTES + len(packet.frame)
+                found[port, packet.at_us] = length
+        return found
 
 
 @dataclass(frozen=True)
@@ -202,14 +225,71 @@ def free_port() -> int:
         return number
 
 
+class Feed:
+    """Packets for bmv2, one after the other, through named pipes.
+
+    bmv2 plays files as fast as it can read them. Where packets pass several times those passes would then mix with the next packets', and its
+    queues would overflow. It has to know the next packet of every file to see which is first, so it waits for that of the port whose packet
+    it has just taken: as long as that is not written, nothing more comes.
+    """
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.case = case
+        self.folder = folder
+        self.pipes: dict[int, int] = {}
+        for port in case.ports:
+            path = folder / f"p{port}_in.pcap"
+            os.mkfifo(path)
+            # For both, so that nobody waits for the other end.
+            self.pipes[port] = os.open(path, os.O_RDWR)
+            os.write(self.pipes[port], pcap_header())
+
+    def close(self, port: int) -> None:
+        """Nothing more comes by a port."""
+        if port in self.pipes:
+            os.close(self.pipes.pop(port))
+
+    def play(self) -> None:
+        """Gives all packets, each after what the one before makes leave has left."""
+        packets = self.case.in_order()
+        waiting = {port: [record(at_us, frame) for at_us, by, frame in packets if by == port] for port in self.case.ports}
+        due = self.case.due()
+        for port in self.case.ports:
+            self.next(port, waiting)
+        late = False
+        for number, (at_us, port, _) in enumerate(packets):
+            gap_us = packets[number + 1][0] - at_us if number + 1 < len(packets) else 0
+            time.sleep(gap_us / 1e6)
+            if not late:
+                # Where something does not leave, there is a difference: nothing is waited for any more.
+                late = not self.left({to: length for (to, at), length in due.items() if at == at_us})
+            self.next(port, waiting)
+        time.sleep(GRACE_S)
+
+    def next(self, port: int, waiting: dict[int, list[bytes]]) -> None:
+        """Gives the next packet of a port."""
+        if waiting[port]:
+            os.write(self.pipes[port], waiting[port].pop(0))
+        else:
+            self.close(port)
+
+    def left(self, lengths: dict[int, int]) -> bool:
+        """Waits until files of what leaves are so long."""
+        deadline = time.monotonic() + LATE_S
+        paths = {self.folder / f"p{port}_out.pcap": length for port, length in lengths.items()}
+        while any(path.stat().st_size < length for path, length in paths.items()):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.000_5)
+        return True
+
+
 @contextlib.contextmanager
 def switch(case: Case, program: Path, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """bmv2 in a folder with the packets of a case; it reads and writes them there."""
-    for port in case.ports:
-        shutil.copy(case.folder / f"p{port}_in.pcap", folder)
+    """bmv2 in a folder with the pipes of a case; it writes files of what leaves there."""
     thrift = free_port()
     interfaces = [word for port in case.ports for word in ("-i", f"{port}@p{port}")]
-    command = ["simple_switch", "--use-files", str(WAIT_S), *interfaces, "--thrift-port", str(thrift), "--device-id", str(thrift), str(program)]
+    command = ["simple_switch", "--use-files", "0", *interfaces, "--thrift-port", str(thrift), "--device-id", str(thrift), str(program)]
     with (folder / "log.txt").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
     try:
@@ -221,13 +301,13 @@ def switch(case: Case, program: Path, folder: Path) -> Iterator[tuple[subprocess
 
 def configure(commands: str, thrift: int) -> None:
     """Fills the tables, as soon as the switch listens."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + START_S
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", thrift), timeout=1):
             break
         if time.monotonic() > deadline:
-            raise Failed(f"simple_switch does not listen after {WAIT_S} s")
-        time.sleep(0.05)
+            raise Failed(f"simple_switch does not listen after {START_S:.0f} s")
+        time.sleep(0.02)
     done = subprocess.run(
         ["simple_switch_CLI", "--thrift-port", str(thrift)], input=commands, capture_output=True, text=True, check=False
     )
@@ -236,23 +316,20 @@ def configure(commands: str, thrift: int) -> None:
         raise Failed(f"simple_switch_CLI: {wrong[:3] or done.stderr or done.stdout}")
 
 
-def play(case: Case, program: Path, keep: Path | None = None) -> list[Difference]:
+def play(case: Case, program: Path) -> list[Difference]:
     """Plays a case; where what leaves is not what must."""
     with tempfile.TemporaryDirectory(prefix="fanin-p4-") as name:
         folder = Path(name)
-        begin = time.monotonic()
-        with switch(case, program, folder) as (process, thrift):
-            configure((case.folder / "commands.txt").read_text(), thrift)
-            filled_s = time.monotonic() - begin
-            if filled_s > WAIT_S:
-                raise Failed(f"the tables were filled after {filled_s:.1f} s, when packets came already")
-            time.sleep(WAIT_S - filled_s + case.length_s() + GRACE_S)
-            if process.poll() is not None:
-                raise Failed(f"simple_switch ended: {(folder / 'log.txt').read_text()[-600:]}")
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
+        feed = Feed(case, folder)
+        try:
+            with switch(case, program, folder) as (process, thrift):
+                configure((case.folder / "commands.txt").read_text(), thrift)
+                feed.play()
+                if process.poll() is not None:
+                    raise Failed(f"simple_switch ended: {(folder / 'log.txt').read_text()[-600:]}")
+        finally:
             for port in case.ports:
-                shutil.copy(folder / f"p{port}_out.pcap", keep / f"p{port}_came.pcap")
+                feed.close(port)
         return [found for port in case.ports if (found := first_difference(port, case.out(port), read_pcap(folder / f"p{port}_out.pcap")))]
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 import clean_install
 import dpdk
 import ns3
+import p4
 import packages
 import rdma
 import torch_tests
@@ -140,6 +141,8 @@ CHECKS = [
     # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
     Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead racks racks-loss control"]),
+    # Golden packets of the state machines through the P4 programs.
+    Check("p4", p4.obstacle, [sys.executable, "scripts/p4.py", "check"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"], alone=True),
 ]
 

@@ -103,7 +103,7 @@ control SwitchMlVerify(inout headers_t hdr, inout meta_t meta) {
 }
 
 /* `switchml 4`: what a packet is to its slot, and what follows from it. */
-control Slots(inout headers_t hdr, in member_t member, in bit<9> port, inout pass_h pass) {
+control Slots(inout headers_t hdr, in member_t member, in bit<9> port) {
     // A version's round, the workers that have contributed to it, and the largest exponents.
     register<bit<32>>(CELLS) rounds;
     register<bit<32>>(CELLS) bitmaps;
@@ -122,37 +122,37 @@ control Slots(inout headers_t hdr, in member_t member, in bit<9> port, inout pas
         bool same = bitmap != 0 && later == 0;
         bool repeated = same && bitmap & member.bit_ != 0;
 
-        pass.place = place;
-        pass.last = member.last;
+        hdr.pass.place = place;
+        hdr.pass.last = member.last;
         if (fresh) {
             // The first contribution of a round: what was there is nobody's any more.
             bitmap = member.bit_;
             round = hdr.switchml.tsi;
-            pass.op = DO_SET;
+            hdr.pass.op = DO_SET;
         } else if (repeated) {
             // The shadow copy, for who has lost the result.
             if (done) {
-                pass.op = DO_SKIP;
-                pass.then = THEN_PORT;
-                pass.target = (bit<16>) port;
+                hdr.pass.op = DO_SKIP;
+                hdr.pass.then = THEN_PORT;
+                hdr.pass.target = (bit<16>) port;
             }
         } else if (same) {
             bitmap = bitmap | member.bit_;
-            pass.op = DO_ADD;
+            hdr.pass.op = DO_ADD;
         }
-        if ((pass.op == DO_SET || pass.op == DO_ADD) && bitmap == member.all) {
-            pass.then = THEN_GROUP;
-            pass.target = member.group;
+        if ((hdr.pass.op == DO_SET || hdr.pass.op == DO_ADD) && bitmap == member.all) {
+            hdr.pass.then = THEN_GROUP;
+            hdr.pass.target = member.group;
         }
         bitmaps.write(place, bitmap);
         rounds.write(place, round);
 
-        if (pass.op != DO_NOTHING) {
+        if (hdr.pass.op != DO_NOTHING) {
             bit<16> held;
             exponents.read(held, place);
-            if (pass.op == DO_SET) {
+            if (hdr.pass.op == DO_SET) {
                 held = hdr.switchml.e0 ++ hdr.switchml.e1;
-            } else if (pass.op == DO_ADD) {
+            } else if (hdr.pass.op == DO_ADD) {
                 if ((int<8>) hdr.switchml.e0 > (int<8>) held[15:8]) {
                     held[15:8] = hdr.switchml.e0;
                 }
@@ -214,7 +214,7 @@ control SwitchMlIngress(inout headers_t hdr, inout meta_t meta, inout standard_m
             if (sound && member.apply().hit) {
                 bit<16> bytes = UDP_BYTES + SWITCHML_BYTES + PASS_BYTES * ((bit<16>) meta.member.last + 1);
                 if (hdr.udp.length == bytes && (bit<16>) hdr.switchml.slot < meta.member.slots) {
-                    slots.apply(hdr, meta.member, standard.ingress_port, hdr.pass);
+                    slots.apply(hdr, meta.member, standard.ingress_port);
                 }
             }
         }

@@ -160,17 +160,7 @@ impl Switch {
         commands.default_action(
             "own",
             "set_own",
-            &[
-                &self.ip,
-                &self.number,
-                &self.descriptors,
-                &self.timeout,
-                &self.lifetime,
-                &last,
-                &all,
-                &shards.width(),
-                &(shards.count() - 1),
-            ],
+            &[&self.ip, &self.number, &self.descriptors, &self.timeout, &self.lifetime, &last, &all, &shards.width()],
         );
         commands.add("generator", "tick", &[&self.clock_port], &[]);
         for (port, mac) in self.neighbours.iter().enumerate() {
@@ -212,7 +202,7 @@ mod tests {
     fn every_set_of_a_shard_has_a_group() {
         let text = switch().commands().unwrap().text();
         assert_eq!(text.matches("mc_mgrp_create").count() as u64, Shards::new(4, 2).unwrap().groups());
-        assert!(text.starts_with("table_set_default own set_own 10.0.255.7 7 16 2 20 1 15 2 1\ntable_add generator tick 3 =>\n"), "{text}");
+        assert!(text.starts_with("table_set_default own set_own 10.0.255.7 7 16 2 20 1 15 2\ntable_add generator tick 3 =>\n"), "{text}");
         // Ports 0 and 1, and by again for the second shard; that one's, and no more; nobody of the first; nobody at all.
         assert!(text.contains("mc_mgrp_create 4\nmc_node_create 0 0 1 510\nmc_node_associate 4 3\n"), "{text}");
         assert!(text.contains("mc_mgrp_create 8\nmc_node_create 0 2 3\nmc_node_associate 8 6\n"), "{text}");
