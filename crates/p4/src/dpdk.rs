@@ -157,10 +157,7 @@ pub fn configuration(program: &str, json: &str) -> Result<String, String> {
 fn of_switchml(switch: &switchml::Switch) -> Result<String, String> {
     switch.check().map_err(|error| error.to_string())?;
     let address = |ip: std::net::Ipv4Addr| u32::from(ip);
-    let mut lines = vec![
-        format!("register OWN 0 {:#x}", switch.at.mac.0),
-        format!("register OWN 1 {:#x}", address(switch.at.ip)),
-    ];
+    let mut lines = vec![format!("register OWN 0 {:#x}", switch.at.mac.0), format!("register OWN 1 {:#x}", address(switch.at.ip))];
     let (mut first, own) = (0u32, address(switch.at.ip));
     for job in &switch.jobs {
         let number = job.job;
@@ -240,6 +237,25 @@ mod tests {
         assert_eq!(error("@for i x\n@end"), "line 1: x is no count");
         assert_eq!(error("@for TWO 1\n@end"), "line 1: TWO has a value already");
         assert_eq!(error("mov {PORT"), "line 1: a brace that is not closed");
+    }
+
+    #[test]
+    fn places_are_made_of_the_crc_of_bytes() {
+        let by_bytes = |id: u32| !id.to_be_bytes().iter().fold(u32::MAX, |word, byte| word >> 8 ^ crc((word ^ u32::from(*byte)) & 0xff));
+        for id in [0, 1, 0x3132_3334, u32::MAX] {
+            assert_eq!(by_bytes(id), crc32fast::hash(&id.to_be_bytes()));
+        }
+        let json = serde_json::to_string(&crate::golden::canary::Shape::Short.switch()).unwrap();
+        let text = configuration("canary", &json).unwrap();
+        assert!(
+            text.contains("register OWN 6 0xff\nregister OWN 7 0x1\nregister OWN 8 0x7\nregister CRC 0 0x0\nregister CRC 1 0x77073096\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("table route match 0xa000003 action to_port port 3\n")
+                && text.ends_with("match 7 action set_neighbour mac 0x20000000107\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -7,16 +7,8 @@ use crate::formats::{self, Header, atp, canary, switchml};
 use crate::frames;
 
 /// The headers of the programs.
-pub const HEADERS: &[&Header] = &[
-    &frames::ETHERNET,
-    &frames::IPV4,
-    &frames::UDP,
-    &switchml::SWITCHML,
-    &canary::CANARY,
-    &canary::CLOCK,
-    &atp::ATP,
-    &atp::ATP_TAIL,
-];
+pub const HEADERS: &[&Header] =
+    &[&frames::ETHERNET, &frames::IPV4, &frames::UDP, &switchml::SWITCHML, &canary::CANARY, &canary::CLOCK, &atp::ATP, &atp::ATP_TAIL];
 
 const NOTICE: &str = "Made by crates/p4 from its formats. Do not change it here: change those, and run\n   FANIN_WRITE=1 cargo test -p fanin-p4 --test generated.";
 

@@ -3,6 +3,7 @@
 
 use std::net::Ipv4Addr;
 
+use fanin_p4::formats::atp::{self, ATP, AtpFrame, KIND_ATP};
 use fanin_p4::formats::canary::{CANARY, CanaryFrame, KIND_CANARY, Name};
 use fanin_p4::formats::switchml::{PORT, SWITCHML, SwitchMlFrame};
 use fanin_p4::frames::{ETHERNET, Endpoint, IPV4, Mac, UDP, seal};
@@ -46,6 +47,30 @@ fn canary_leads_back(frame: &[u8]) -> bool {
     true
 }
 
+/// Aggregators of the switch whose packets are read.
+const AGGREGATORS: u16 = 12;
+
+fn atp_leads_back(frame: &[u8]) -> bool {
+    let Ok(packet) = AtpFrame::parse(frame, AGGREGATORS) else { return false };
+    assert_eq!(atp::rewrite(frame, &packet.header, &packet.elements), frame);
+    true
+}
+
+/// A packet of ATP, if its header allows.
+fn almost_atp(bytes: &[u8]) -> Vec<u8> {
+    let mut frame = bytes.to_vec();
+    frame.resize(bytes.len().max(atp::FRAME), 0);
+    ETHERNET.put(&mut frame, "kind", KIND_ATP);
+    let header = &mut frame[ETHERNET.bytes() + IPV4.bytes()..];
+    ["server", "half", "reserved"].into_iter().for_each(|name| ATP.put(header, name, 0));
+    let index = ATP.get(header, "index");
+    ATP.put(header, "second_index", index + u64::from(AGGREGATORS));
+    let (ack, app) = (ATP.get(header, "ack"), ATP.get(header, "app") | 1);
+    ATP.put(header, "resend", 1 - ack);
+    ATP.put(header, "app", app);
+    frame
+}
+
 fn capture_leads_back(bytes: &[u8]) {
     if let Ok(packets) = pcap::read(bytes) {
         assert_eq!(pcap::read(&pcap::write(&packets)), Ok(packets));
@@ -81,7 +106,9 @@ fn almost(bytes: &[u8]) -> [Vec<u8>; 2] {
 fn lead_back(bytes: &[u8]) {
     switchml_leads_back(bytes);
     canary_leads_back(bytes);
+    atp_leads_back(bytes);
     capture_leads_back(bytes);
+    assert!(atp_leads_back(&almost_atp(bytes)));
     let [canary, switchml] = almost(bytes);
     canary_leads_back(&canary);
     assert!(switchml_leads_back(&switchml));

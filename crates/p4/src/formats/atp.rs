@@ -152,7 +152,8 @@ pub fn rewrite(frame: &[u8], header: &AtpHeader, elements: &[u8]) -> Vec<u8> {
 pub fn frame(ethernet: (u64, u64), service: u64, fields: &[(&str, u64)], elements: &[u8], key: u64) -> Vec<u8> {
     assert_eq!(elements.len(), 4 * ELEMENTS, "a packet has 62 elements");
     let (src, dst) = ethernet;
-    let ip = IPV4.with(&[("version", 4), ("words", 5), ("service", service), ("length", 0x54), ("whole", 1), ("hops", 64), ("protocol", 1)]);
+    let ip =
+        IPV4.with(&[("version", 4), ("words", 5), ("service", service), ("length", 0x54), ("whole", 1), ("hops", 64), ("protocol", 1)]);
     let tail = ATP_TAIL.with(&[("tensor", key), ("tensor_length", 4 * ELEMENTS as u64)]);
     let ethernet = ETHERNET.with(&[("dst", dst), ("src", src), ("kind", KIND_ATP)]);
     [ethernet, ip, ATP.with(fields), swap_elements(elements), tail].concat()

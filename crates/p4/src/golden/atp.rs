@@ -227,7 +227,7 @@ fn step(oracle: &mut Oracle<'_>, draws: &mut Draws) -> (u16, Vec<u8>) {
     let fragments = &mut oracle.fragments[number];
     let aggregators = u64::from(oracle.switch.aggregators);
     let own = |seq: u16| (u64::from(seq) * 3 + u64::from(job.app) * 5) % aggregators;
-    let answers = if fragments.complete(all).is_some() { 40 } else { 2 };
+    let answers = if fragments.complete(all).is_some() { 22 } else { 2 };
     let stray = fragments.stray(own).filter(|_| draws.percent(80));
     let (mut port, mut fields, seq, rank) = if let Some((seq, _)) = stray {
         (job.server, vec![("ack", 1)], seq, 31)
@@ -248,7 +248,8 @@ fn step(oracle: &mut Oracle<'_>, draws: &mut Draws) -> (u16, Vec<u8>) {
     }
     let workers = if draws.percent(2) { draws.any() & 7 } else { job.members.len() as u64 };
     let app = if draws.percent(1) { draws.any() & 0xffff } else { job.app.into() };
-    let place = [("index", index), ("second_index", (index + aggregators) & 0xffff), ("workers", workers), ("app", app), ("seq", seq.into())];
+    let place =
+        [("index", index), ("second_index", (index + aggregators) & 0xffff), ("workers", workers), ("app", app), ("seq", seq.into())];
     fields.extend(place);
     if draws.percent(2) {
         port = draws.below(oracle.switch.ports.into()) as u16;
