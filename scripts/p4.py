@@ -3,10 +3,11 @@
 
     check [--seed N] [--packets N] [--cases N]    the committed cases, and fresh ones of that seed and length
     run FOLDER...                                 these cases
+    mutants [PROGRAM...]                          programs with a mistake each (mutants.json): golden packets must find it
 
-A case is a folder: packets in and out of each port (`p0_in.pcap`, `p0_out.pcap`), `commands.txt` for the control plane, `case.json` about the
-program. `fanin-p4 golden` writes them. A difference names the packet and its fields, and the packet in that made it; the case is then cut
-down to the packets that still show a difference, which are kept under out/p4.
+A case is a folder: packets in and out of each port (`p0_in.pcap`, `p0_out.pcap`), `commands.txt` for the control plane, `case.json` about
+the program. `fanin-p4 golden` writes them. A difference names the packet and its fields, and the packet in that made it; the case is then
+cut down to the packets that still show a difference, which are kept under out/p4.
 
 Needs p4c (with its bmv2 backend), simple_switch and simple_switch_CLI: docs/p4.md says how to build them. Python's standard library only.
 """
@@ -200,14 +201,14 @@ def compiler() -> list[str]:
     return ["p4c", "--target", "bmv2", "--arch", "v1model"]
 
 
-def compiled(case: Case, folder: Path) -> Path:
+def compiled(case: Case, folder: Path, programs: Path = PROGRAMS) -> Path:
     """The program of a case, compiled with its sizes, once each."""
     about = case.about
     defines = [f"-D{name}={value}" for name, value in about["defines"]]
     name = "-".join([about["program"], *(f"{name}{value}" for name, value in about["defines"])])
     target = folder / f"{name}.json"
     if not target.exists():
-        source = PROGRAMS / f"{about['program']}.p4"
+        source = programs / f"{about['program']}.p4"
         output = ["-o", str(target)] if shutil.which("p4c-bm2-ss") else ["-o", str(folder)]
         done = subprocess.run([*compiler(), *defines, str(source), *output], capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -228,9 +229,9 @@ def free_port() -> int:
 class Feed:
     """Packets for bmv2, one after the other, through named pipes.
 
-    bmv2 plays files as fast as it can read them. Where packets pass several times those passes would then mix with the next packets', and its
-    queues would overflow. It has to know the next packet of every file to see which is first, so it waits for that of the port whose packet
-    it has just taken: as long as that is not written, nothing more comes.
+    bmv2 plays files as fast as it can read them. Where packets pass several times those passes would then mix with the next packets', and
+    its queues would overflow. It has to know the next packet of every file to see which is first, so it waits for that of the port whose
+    packet it has just taken: as long as that is not written, nothing more comes.
     """
 
     def __init__(self, case: Case, folder: Path) -> None:
@@ -406,6 +407,37 @@ def run(folders: Sequence[Path], shrinks: bool) -> int:
     return 1 if failed else 0
 
 
+def found_by(cases: Sequence[Case], mutant: Sequence[str]) -> str | None:
+    """Which case shows a mistake: the program with one text in place of another."""
+    file, before, after, _ = mutant
+    with tempfile.TemporaryDirectory(prefix="fanin-mutant-") as name:
+        programs = Path(name) / "p4"
+        shutil.copytree(PROGRAMS, programs, ignore=shutil.ignore_patterns("golden"))
+        text = (programs / file).read_text()
+        if text.count(before) != 1:
+            raise Failed(f"mutants.json: {before!r} is {text.count(before)} times in {file}")
+        (programs / file).write_text(text.replace(before, after))
+        for case in cases:
+            if play(case, compiled(case, Path(name), programs)):
+                return case.folder.name
+    return None
+
+
+def mutants(chosen: Sequence[str]) -> int:
+    """Plays cases through programs with a mistake each; the exit code."""
+    survived = 0
+    with tempfile.TemporaryDirectory(prefix="fanin-golden-") as fresh:
+        generator("golden", fresh, "--seed", "77", "--packets", "600")
+        cases = [Case(folder) for folder in [*sorted((PROGRAMS / "golden").iterdir()), *sorted(Path(fresh).iterdir())]]
+        for program, listed in json.loads((PROGRAMS / "mutants.json").read_text()).items():
+            for mutant in listed if not chosen or program in chosen else ():
+                found = found_by([case for case in cases if case.about["program"] == program], mutant)
+                survived += found is None
+                print(f"{program}: {mutant[3]}: {f'found by {found}' if found else 'NOT FOUND'}", flush=True)
+    print(f"{survived} mistakes were not found")
+    return 1 if survived else 0
+
+
 def main(arguments: Sequence[str]) -> int:
     """The program; its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -416,6 +448,8 @@ def main(arguments: Sequence[str]) -> int:
     check.add_argument("--cases", type=int, default=1, help="fresh cases of each shape; 1 if it is not given")
     some = commands.add_parser("run", help="these cases")
     some.add_argument("folders", nargs="+", type=Path)
+    mistakes = commands.add_parser("mutants", help="programs with a mistake each")
+    mistakes.add_argument("programs", nargs="*", metavar="PROGRAM")
     for each in (check, some):
         each.add_argument("--no-shrink", action="store_true", help="a case that differs stays as long as it is")
     options = parser.parse_args(arguments)
@@ -424,6 +458,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"skipped: {reason}")
         return 0
     try:
+        if options.command == "mutants":
+            return mutants(options.programs)
         if options.command == "run":
             return run([folder.resolve() for folder in options.folders], not options.no_shrink)
         with tempfile.TemporaryDirectory(prefix="fanin-golden-") as fresh:

@@ -91,6 +91,16 @@ class Differences(unittest.TestCase):
             self.assertTrue((p4.PROGRAMS / f"{about['program']}.p4").exists(), folder.name)
 
 
+class Mutants(unittest.TestCase):
+    def test_every_mistake_is_one_change_of_its_program(self):
+        listed = json.loads((p4.PROGRAMS / "mutants.json").read_text())
+        for program, mutants in listed.items():
+            self.assertGreaterEqual(len(mutants), 10, program)
+            for file, before, after, what in mutants:
+                self.assertEqual((p4.PROGRAMS / file).read_text().count(before), 1, f"{program}: {what}")
+                self.assertNotEqual(before, after)
+
+
 class Skips(unittest.TestCase):
     def test_without_tools_the_reason_is_said(self):
         with mock.patch("shutil.which", return_value=None):

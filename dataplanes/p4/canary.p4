@@ -24,9 +24,6 @@ const bit<8> SENT = 2;
 /* Packets for which elements are taken off: first passes of contributions, and passes that add. */
 const bit<8> DO_ENTER = 255;
 
-/* The shortest frame, without its check sequence: as long as a clock packet is. */
-const bit<32> FRAME_BYTES_MIN = 60;
-
 struct headers_t {
     pass_h pass;
     ethernet_h ethernet;
@@ -79,6 +76,8 @@ parser CanaryParser(packet_in packet, out headers_t hdr, inout meta_t meta, inou
 
     state clock {
         packet.extract(hdr.clock);
+        // Zeros, which are left out.
+        packet.advance((standard.packet_length - (bit<32>) (ETHERNET_BYTES + CLOCK_BYTES)) << 3);
         transition accept;
     }
 
@@ -285,15 +284,15 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, inout standard_met
             bool is_clock = false;
             bool uses_descriptor = false;
             bit<32> place = 0;
+            bit<32> bytes = (bit<32>) (ETHERNET_BYTES + CANARY_BYTES + PASS_BYTES * ((bit<16>) meta.own.last + 1));
+            bool full = standard.packet_length == bytes && standard.parser_error == error.NoError;
             if (hdr.clock.isValid()) {
-                if (standard.packet_length == FRAME_BYTES_MIN && generator.apply().hit) {
+                if (full && generator.apply().hit) {
                     is_clock = true;
                     place = hdr.clock.entry;
                     uses_descriptor = place < meta.own.descriptors;
                 }
             } else if (hdr.canary.isValid()) {
-                bit<32> bytes = (bit<32>) (ETHERNET_BYTES + CANARY_BYTES + PASS_BYTES * ((bit<16>) meta.own.last + 1));
-                bool full = standard.packet_length == bytes && standard.parser_error == error.NoError;
                 // Fields that a kind does not use are zero.
                 bool plain = hdr.canary.children == 0 && hdr.canary.reserved == 0;
                 bool empty = hdr.canary.counter == 0 && hdr.canary.hosts == 0 && hdr.canary.switch_addr == 0 && hdr.canary.reserved == 0;

@@ -77,14 +77,9 @@ const bit<16> CANARY_BYTES = 0x13;
 header clock_h {
     bit<32> batch; // scans of the array so far: the time
     bit<32> entry; // the descriptor to look at
-    bit<64> pad0; // 
-    bit<64> pad1; // 
-    bit<64> pad2; // 
-    bit<64> pad3; // 
-    bit<48> pad4; // 
 }
 // Its length.
-const bit<16> CLOCK_BYTES = 0x2e;
+const bit<16> CLOCK_BYTES = 0x8;
 
 // A2TP's published code, `a2tp 2`
 header atp_h {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::control::{canary, switchml};
-use crate::formats::canary::{BROADCAST, CANARY, CLOCK, DESCRIPTORS, FAILED, KIND_CANARY, KIND_CLOCK, REDUCE, RESTORE};
+use crate::formats::canary::{BROADCAST, CANARY, DESCRIPTORS, FAILED, KIND_CANARY, KIND_CLOCK, REDUCE, RESTORE};
 use crate::formats::switchml::{CELLS, PORT, PORT_MASK, SWITCHML, WORKERS_MAX, passes, size_of};
 use crate::formats::{ELEMENTS_MAX, PASS_ELEMENTS};
 use crate::frames::{ETHERNET, HOPS, IPV4, KIND_IPV4, PROTOCOL_UDP, UDP};
@@ -26,7 +26,6 @@ pub fn numbers(program: &str) -> Result<BTreeMap<&'static str, u64>, String> {
         "canary" => Ok(BTreeMap::from([
             ("BROADCAST_FLAGS", flags("multicast") | BROADCAST),
             ("BYPASS", flags("bypass")),
-            ("CLOCK_BYTES", (ETHERNET.bytes() + CLOCK.bytes()) as u64),
             ("DESCRIPTORS", DESCRIPTORS.into()),
             ("ELEMENTS_SHIFT", elements.ilog2().into()),
             ("ETHERNET_BYTES", ETHERNET.bytes() as u64),

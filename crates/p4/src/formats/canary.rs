@@ -34,19 +34,12 @@ pub const CANARY: Header = Header {
     ],
 };
 
-/// What a packet generator sends (Canary 4.3): 46 bytes, so that the frame has the least length that Ethernet allows.
+/// What a packet generator sends (Canary 4.3). Behind it are zeros, so that the frame is as long as one with a sum: it is to carry one, and
+/// bmv2 lets a packet grow by 512 bytes at most.
 pub const CLOCK: Header = Header {
     name: "clock",
     source: "Canary 4.3, a clock packet; the paper gives no format",
-    fields: &[
-        field("batch", 32, "scans of the array so far: the time"),
-        field("entry", 32, "the descriptor to look at"),
-        field("pad0", 64, ""),
-        field("pad1", 64, ""),
-        field("pad2", 64, ""),
-        field("pad3", 64, ""),
-        field("pad4", 48, ""),
-    ],
+    fields: &[field("batch", 32, "scans of the array so far: the time"), field("entry", 32, "the descriptor to look at")],
 };
 
 /// Ethernet's number for Canary: one for experiments (IEEE 802), since the paper gives none.
@@ -150,9 +143,11 @@ fn host(node: NodeId) -> Ipv4Addr {
     Ipv4Addr::from(node.0)
 }
 
-/// A clock packet.
-pub fn clock(src: Mac, dst: Mac, batch: u32, entry: u32) -> Vec<u8> {
-    ethernet(src, dst, KIND_CLOCK, &CLOCK.with(&[("batch", batch.into()), ("entry", entry.into())]))
+/// A clock packet, as long as a packet with so many elements.
+pub fn clock(src: Mac, dst: Mac, batch: u32, entry: u32, elements: usize) -> Vec<u8> {
+    let mut clock = CLOCK.with(&[("batch", batch.into()), ("entry", entry.into())]);
+    clock.resize(CANARY.bytes() + 4 * elements, 0);
+    ethernet(src, dst, KIND_CLOCK, &clock)
 }
 
 /// A block's place among the descriptors: a hash of its name (`canary 3`), the CRC-32 that switches have.
@@ -209,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_packet_fills_the_shortest_frame() {
-        let bytes = clock(Mac(1), Mac(2), 0x0102_0304, 5);
-        assert_eq!((bytes.len(), bytes[12..22].to_vec()), (60, vec![0x88, 0xb6, 1, 2, 3, 4, 0, 0, 0, 5]));
+    fn a_clock_packet_is_as_long_as_the_sum_that_it_carries() {
+        let bytes = clock(Mac(1), Mac(2), 0x0102_0304, 5, 32);
+        assert_eq!((bytes.len(), bytes[12..22].to_vec()), (14 + 19 + 128, vec![0x88, 0xb6, 1, 2, 3, 4, 0, 0, 0, 5]));
     }
 
     /// The CRC that switches have: of the nine digits it is the well-known number.

@@ -109,7 +109,7 @@ impl Oracle {
 
     fn on_clock(&mut self, trace: &mut Trace, port: u16, frame: &[u8]) {
         let bytes = &frame[ETHERNET.bytes()..];
-        if port != self.switch.clock_port || bytes.len() != CLOCK.bytes() {
+        if port != self.switch.clock_port || bytes.len() != CANARY.bytes() + 4 * self.switch.elements {
             return trace.saw("clock of somebody else");
         }
         let (batch, entry) = (CLOCK.get(bytes, "batch") as u32, CLOCK.get(bytes, "entry"));
@@ -306,7 +306,7 @@ impl World {
         }
         // A generator that counts further than the array is long.
         let entry = if self.draws.percent(3) { entry + self.switch.descriptors } else { entry };
-        (self.switch.clock_port, clock(Mac(0x0200_0000_0999), self.switch.mac, batch, entry))
+        (self.switch.clock_port, clock(Mac(0x0200_0000_0999), self.switch.mac, batch, entry, self.switch.elements))
     }
 
     /// The next frame, and the port that it comes by.
