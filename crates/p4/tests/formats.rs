@@ -48,7 +48,7 @@ fn canary_leads_back(frame: &[u8]) -> bool {
 }
 
 /// Aggregators of the switch whose packets are read.
-const AGGREGATORS: u16 = 12;
+const AGGREGATORS: u16 = 7;
 
 fn atp_leads_back(frame: &[u8]) -> bool {
     let Ok(packet) = AtpFrame::parse(frame, AGGREGATORS) else { return false };

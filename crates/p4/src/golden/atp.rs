@@ -2,7 +2,7 @@
 //! past the aggregators; servers answer what is complete. Jobs want the same aggregators; acknowledgements get lost; indices, bits and
 //! fan-ins are wrong now and then.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use fanin_core::{Address, DropReason, Event, Ingress, Instant, JobId, Node, NodeId, PortId, Tally};
 use fanin_protocols::atp::AtpSwitch;
@@ -27,7 +27,7 @@ pub fn switch() -> Switch {
     let job = |app, members: &[u16], server| Job { app, members: members.to_vec(), server };
     Switch {
         ports: 6,
-        aggregators: 12,
+        aggregators: 7,
         reclaim_us: RECLAIM_US,
         jobs: vec![job(1, &[0, 1, 2], 5), job(0x8001, &[3, 2, 1, 0], 5), job(3, &[4], 5)],
         hosts: (0..6).map(|port| Host { mac: host(port), port }).collect(),
@@ -46,13 +46,13 @@ struct Fragments {
     sent: BTreeMap<u16, u32>,
     known: BTreeMap<u16, u32>,
     acknowledged: BTreeMap<u16, bool>,
-    /// What was sent lately: fragment and index.
-    lately: VecDeque<(u16, u64)>,
+    /// The fragments that have aggregators, by index.
+    opened: BTreeMap<u64, u16>,
 }
 
 impl Fragments {
     fn new() -> Self {
-        Fragments { base: FIRST, sent: BTreeMap::new(), known: BTreeMap::new(), acknowledged: BTreeMap::new(), lately: VecDeque::new() }
+        Fragments { base: FIRST, sent: BTreeMap::new(), known: BTreeMap::new(), acknowledged: BTreeMap::new(), opened: BTreeMap::new() }
     }
 
     /// The server has heard of these ranks.
@@ -76,19 +76,10 @@ impl Fragments {
         (0..WINDOW).map(|ahead| self.base.wrapping_add(ahead)).find(|seq| !is_sent(seq))
     }
 
-    /// A fragment was sent, for this aggregator.
-    fn on_sent(&mut self, seq: u16, index: u64) {
-        self.lately.push_back((seq, index));
-        if self.lately.len() > 24 {
-            self.lately.pop_front();
-        }
-    }
-
-    /// What nobody would ever free: a fragment that is done already, or one that went to another aggregator than its own.
-    fn stray(&mut self, own: impl Fn(u16) -> u64) -> Option<(u16, u64)> {
-        let is_done = |seq: u16| self.base.wrapping_sub(seq).wrapping_sub(1) < 1 << 15;
-        let at = self.lately.iter().position(|(seq, index)| is_done(*seq) || *index != own(*seq))?;
-        self.lately.remove(at)
+    /// What nobody would ever free: an aggregator of a fragment that is not under way, or one that is another's.
+    fn stray(&self, own: impl Fn(u16) -> u64) -> Option<(u16, u64)> {
+        let is_live = |seq: u16| seq.wrapping_sub(self.base) < WINDOW && !self.acknowledged.contains_key(&seq);
+        self.opened.iter().map(|(index, seq)| (*seq, *index)).find(|(seq, index)| !is_live(*seq) || *index != own(*seq))
     }
 
     /// A fragment that the server has all of and has not acknowledged.
@@ -140,10 +131,20 @@ impl<'a> Oracle<'a> {
         let now = Instant::from_ps(trace.now_us() * 1_000_000);
         let mut outlet = Outlet::default();
         self.node.on_packet(now, ingress, &packet.header, &packet.elements, &mut outlet);
+        let (AtpHeader::Gradient { at, slot, .. } | AtpHeader::Ack { at, slot, .. }) = packet.header else {
+            unreachable!("the paper's packets are these")
+        };
+        let (seq, index, opened) = (at.seq as u16, u64::from(slot.index), &mut self.fragments[number].opened);
         for note in outlet.notes {
             trace.saw(match note {
-                Event::SlotTaken { .. } => "aggregator taken",
-                Event::SlotFreed { .. } => "aggregator freed",
+                Event::SlotTaken { .. } => {
+                    opened.insert(index, seq);
+                    "aggregator taken"
+                }
+                Event::SlotFreed { .. } => {
+                    opened.remove(&index);
+                    "aggregator freed"
+                }
                 Event::Counted(Tally::Collision) => "collision",
                 Event::Dropped(DropReason::NotAMember) => "no member",
                 Event::Dropped(DropReason::Duplicate) => "duplicate",
@@ -170,10 +171,12 @@ impl<'a> Oracle<'a> {
                 self.fragments[number].on_server(seq, ranks.bits() as u32);
                 trace.leaves(job.server, frame);
             }
-            (To::Ports(ports), AtpHeader::Ack { .. }) => {
+            (To::Ports(ports), AtpHeader::Ack { flags, .. }) => {
                 trace.saw("acknowledgement");
                 ports.iter().for_each(|port| trace.leaves(port.0, frame.clone()));
-                self.fragments[number].on_ack(seq);
+                if !flags.has(AtpFlags::FLOAT) {
+                    self.fragments[number].on_ack(seq);
+                }
             }
             other => unreachable!("{other:?}"),
         }
@@ -189,7 +192,10 @@ fn acknowledgement(switch: &Switch, fragments: &Fragments, number: usize, draws:
         _ => fragments.base.wrapping_add(draws.below(4) as u16).wrapping_sub(1),
     };
     let mut fields = vec![("ack", 1), ("bitmap", all.into())];
-    fields.extend(["overflow", "collision", "col", "ecn"].into_iter().filter(|_| draws.percent(8)).map(|name| (name, 1)));
+    fields.extend(["overflow", "collision", "col", "ecn"].into_iter().filter(|_| draws.percent(10)).map(|name| (name, 1)));
+    if draws.percent(3) {
+        fields.push(("resend", 1));
+    }
     (job.server, fields, seq)
 }
 
@@ -228,7 +234,7 @@ fn step(oracle: &mut Oracle<'_>, draws: &mut Draws) -> (u16, Vec<u8>) {
     let aggregators = u64::from(oracle.switch.aggregators);
     let own = |seq: u16| (u64::from(seq) * 3 + u64::from(job.app) * 5) % aggregators;
     let answers = if fragments.complete(all).is_some() { 22 } else { 2 };
-    let stray = fragments.stray(own).filter(|_| draws.percent(80));
+    let stray = fragments.stray(own).filter(|_| draws.percent(30));
     let (mut port, mut fields, seq, rank) = if let Some((seq, _)) = stray {
         (job.server, vec![("ack", 1)], seq, 31)
     } else if draws.percent(answers) {
@@ -243,9 +249,6 @@ fn step(oracle: &mut Oracle<'_>, draws: &mut Draws) -> (u16, Vec<u8>) {
         (None, 2..4) => draws.below(aggregators + 1),
         (None, _) => own(seq),
     };
-    if rank < 31 {
-        fragments.on_sent(seq, index);
-    }
     let workers = if draws.percent(2) { draws.any() & 7 } else { job.members.len() as u64 };
     let app = if draws.percent(1) { draws.any() & 0xffff } else { job.app.into() };
     let place =
