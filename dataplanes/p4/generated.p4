@@ -110,6 +110,46 @@ header atp_tail_h {
 // Its length.
 const bit<16> ATP_TAIL_BYTES = 0xc;
 
+// `rina 2`; the paper gives no format
+header rina_h {
+    bit<8> kind; // 1 task, 2 pull, 3 gradient, 4 sum, 5 result
+    bit<1> flag; // pull: the switch begins; gradient, sum: met congestion
+    bit<7> value; // task, pull: 1 piece; gradient: which worker; result: 0 direct, 1 relayed, 2 repair
+    bit<16> epoch; // workers that the sender knows to be excluded
+    bit<16> operation; // its number's low half
+    bit<16> partition; // partition
+    bit<1> asks; // the sender waits for the acknowledgement
+    bit<31> number; // packet between two groups
+    bit<32> segment; // packet of the partition
+}
+// Its length.
+const bit<16> RINA_BYTES = 0x10;
+
+// `rina 2`
+header rina_task_h {
+    bit<48> members; // a bit for each worker of the switch
+    bit<16> next; // rank that gets the sums
+}
+// Its length.
+const bit<16> RINA_TASK_BYTES = 0x8;
+
+// `rina 2`
+header rina_sum_h {
+    bit<16> contributors; // ranks in it
+    bit<48> pad; // zero
+}
+// Its length.
+const bit<16> RINA_SUM_BYTES = 0x8;
+
+// `rina 2`
+header rina_result_h {
+    bit<32> to; // host of the next group
+    bit<16> group; // group that counts it
+    bit<16> hops; // groups that follow
+}
+// Its length.
+const bit<16> RINA_RESULT_BYTES = 0x8;
+
 // Ethernet's number for IPv4.
 const bit<16> KIND_IPV4 = 0x800;
 // IPv4's number for UDP.
@@ -156,5 +196,25 @@ const bit<16> KIND_ATP = 0x700;
 #endif
 // Once for each element of a packet of ATP.
 #define ATP_ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) DO(32) DO(33) DO(34) DO(35) DO(36) DO(37) DO(38) DO(39) DO(40) DO(41) DO(42) DO(43) DO(44) DO(45) DO(46) DO(47) DO(48) DO(49) DO(50) DO(51) DO(52) DO(53) DO(54) DO(55) DO(56) DO(57) DO(58) DO(59) DO(60) DO(61)
+// Ethernet's number for Rina.
+const bit<16> KIND_RINA = 0x88b5;
+// A kind of packet of Rina.
+const bit<8> KIND_OF_TASK = 0x1;
+// A kind of packet of Rina.
+const bit<8> KIND_OF_PULL = 0x2;
+// A kind of packet of Rina.
+const bit<8> KIND_OF_GRADIENT = 0x3;
+// A kind of packet of Rina.
+const bit<8> KIND_OF_SUM = 0x4;
+// A kind of packet of Rina.
+const bit<8> KIND_OF_RESULT = 0x5;
+// Elements of a packet of Rina.
+const bit<16> RINA_DATA_BYTES = 0x100;
+// Slots.
+#ifndef RINA_WINDOW
+#define RINA_WINDOW 16384
+#endif
+// Once for each element of a packet of Rina.
+#define RINA_ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) DO(32) DO(33) DO(34) DO(35) DO(36) DO(37) DO(38) DO(39) DO(40) DO(41) DO(42) DO(43) DO(44) DO(45) DO(46) DO(47) DO(48) DO(49) DO(50) DO(51) DO(52) DO(53) DO(54) DO(55) DO(56) DO(57) DO(58) DO(59) DO(60) DO(61) DO(62) DO(63)
 
 #endif

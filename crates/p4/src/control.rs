@@ -3,6 +3,7 @@
 
 pub mod atp;
 pub mod canary;
+pub mod rina;
 pub mod switchml;
 
 use std::fmt::{Display, Write};
@@ -80,6 +81,10 @@ pub fn commands(program: &str, json: &str) -> Result<String, String> {
             let switch: canary::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
             switch.commands().map(Commands::text).map_err(|error| error.to_string())
         }
-        _ => Err(format!("there is no control plane for {program}: atp, canary and switchml have one")),
+        "rina" => {
+            let switch: rina::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            switch.commands().map(Commands::text).map_err(|error| error.to_string())
+        }
+        _ => Err(format!("there is no control plane for {program}: atp, canary, rina and switchml have one")),
     }
 }

@@ -3,12 +3,24 @@
 
 use std::fmt::Write;
 
-use crate::formats::{self, Header, atp, canary, switchml};
+use crate::formats::{self, Header, atp, canary, rina, switchml};
 use crate::frames;
 
 /// The headers of the programs.
-pub const HEADERS: &[&Header] =
-    &[&frames::ETHERNET, &frames::IPV4, &frames::UDP, &switchml::SWITCHML, &canary::CANARY, &canary::CLOCK, &atp::ATP, &atp::ATP_TAIL];
+pub const HEADERS: &[&Header] = &[
+    &frames::ETHERNET,
+    &frames::IPV4,
+    &frames::UDP,
+    &switchml::SWITCHML,
+    &canary::CANARY,
+    &canary::CLOCK,
+    &atp::ATP,
+    &atp::ATP_TAIL,
+    &rina::RINA,
+    &rina::RINA_TASK,
+    &rina::RINA_SUM,
+    &rina::RINA_RESULT,
+];
 
 const NOTICE: &str = "Made by crates/p4 from its formats. Do not change it here: change those, and run\n   FANIN_WRITE=1 cargo test -p fanin-p4 --test generated.";
 
@@ -40,6 +52,12 @@ fn others(text: &mut String) {
     constant(text, "KIND_ATP", 16, atp::KIND_ATP, "Ethernet's number for ATP.");
     size(text, "ATP_AGGREGATORS", atp::AGGREGATORS.into(), "Aggregators.");
     times(text, "ATP_ELEMENTS", atp::ELEMENTS, "Once for each element of a packet of ATP.");
+    constant(text, "KIND_RINA", 16, rina::KIND_RINA, "Ethernet's number for Rina.");
+    let kinds = [("TASK", rina::TASK), ("PULL", rina::PULL), ("GRADIENT", rina::GRADIENT), ("SUM", rina::SUM), ("RESULT", rina::RESULT)];
+    kinds.iter().for_each(|(name, kind)| constant(text, &format!("KIND_OF_{name}"), 8, *kind, "A kind of packet of Rina."));
+    constant(text, "RINA_DATA_BYTES", 16, 4 * rina::ELEMENTS as u64, "Elements of a packet of Rina.");
+    size(text, "RINA_WINDOW", crate::control::rina::WINDOW_MAX.into(), "Slots.");
+    times(text, "RINA_ELEMENTS", rina::ELEMENTS, "Once for each element of a packet of Rina.");
 }
 
 /// The text of `generated.p4`.

@@ -3,6 +3,7 @@
 
 pub mod atp;
 pub mod canary;
+pub mod rina;
 pub mod switchml;
 
 use fanin_core::Malformed;
