@@ -150,6 +150,54 @@ header rina_result_h {
 // Its length.
 const bit<16> RINA_RESULT_BYTES = 0x8;
 
+// InfiniBand Architecture 9.2
+header bth_h {
+    bit<8> opcode; // 6 first, 7 middle, 8 last, 10 only packet of a write
+    bit<2> events; // zero
+    bit<2> pad; // zero
+    bit<4> version; // zero
+    bit<16> partition; // the default one
+    bit<1> marked; // forward congestion: the contribution met it
+    bit<1> notifies; // backward congestion: zero
+    bit<5> unused; // zero
+    bit<1> summed; // reserved in InfiniBand: the payload is a sum
+    bit<24> queue_pair; // the connection at its receiver: rank and 2
+    bit<1> asks; // an acknowledgement is asked for
+    bit<7> reserved; // zero
+    bit<24> psn; // number of the packet
+}
+// Its length.
+const bit<16> BTH_BYTES = 0xc;
+
+// InfiniBand Architecture 9.3
+header reth_h {
+    bit<32> high; // zero
+    bit<32> address; // in the receiver's memory
+    bit<32> region; // key: the ring
+    bit<32> length; // of the message
+}
+// Its length.
+const bit<16> RETH_BYTES = 0x10;
+
+// NetReduce 4.1, `netreduce 2`
+header ina_h {
+    bit<32> tag; // 0x1ae7fa41
+    bit<16> ring; // which aggregators
+    bit<16> rank; // sender
+    bit<32> message; // number of the message
+    bit<16> packets; // of this message
+    bit<16> summed; // zero
+}
+// Its length.
+const bit<16> INA_BYTES = 0x10;
+
+// InfiniBand Architecture, annex A17.3.3
+header icrc_h {
+    bit<32> crc; // lowest byte first
+}
+// Its length.
+const bit<16> ICRC_BYTES = 0x4;
+
 // Ethernet's number for IPv4.
 const bit<16> KIND_IPV4 = 0x800;
 // IPv4's number for UDP.
@@ -214,6 +262,32 @@ const bit<16> RINA_DATA_BYTES = 0x100;
 #ifndef RINA_WINDOW
 #define RINA_WINDOW 16384
 #endif
+// The UDP port of RoCEv2.
+const bit<16> ROCE_PORT = 0x12b7;
+// An operation code.
+const bit<8> WRITE_FIRST = 0x6;
+// An operation code.
+const bit<8> WRITE_MIDDLE = 0x7;
+// An operation code.
+const bit<8> WRITE_LAST = 0x8;
+// An operation code.
+const bit<8> WRITE_ONLY = 0xa;
+// What an INA header begins with.
+const bit<32> INA_TAG = 0x1ae7fa41;
+// Of so many packets one asks for an acknowledgement.
+const bit<24> ACK_EVERY = 0x10;
+// Packets of a message at most.
+#ifndef NETREDUCE_PACKETS
+#define NETREDUCE_PACKETS 170
+#endif
+// Once for each element behind the first four words of a packet of NetReduce.
+#define NETREDUCE_ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) DO(32) DO(33) DO(34) DO(35) DO(36) DO(37) DO(38) DO(39) DO(40) DO(41) DO(42) DO(43) DO(44) DO(45) DO(46) DO(47) DO(48) DO(49) DO(50) DO(51) DO(52) DO(53) DO(54) DO(55) DO(56) DO(57) DO(58) DO(59) DO(60) DO(61) DO(62) DO(63) DO(64) DO(65) DO(66) DO(67) DO(68) DO(69) DO(70) DO(71) DO(72) DO(73) DO(74) DO(75) DO(76) DO(77) DO(78) DO(79) DO(80) DO(81) DO(82) DO(83) DO(84) DO(85) DO(86) DO(87) DO(88) DO(89) DO(90) DO(91) DO(92) DO(93) DO(94) DO(95) DO(96) DO(97) DO(98) DO(99) DO(100) DO(101) DO(102) DO(103) DO(104) DO(105) DO(106) DO(107) DO(108) DO(109) DO(110) DO(111) DO(112) DO(113) DO(114) DO(115) DO(116) DO(117) DO(118) DO(119) DO(120) DO(121) DO(122) DO(123) DO(124) DO(125) DO(126) DO(127) DO(128) DO(129) DO(130) DO(131) DO(132) DO(133) DO(134) DO(135) DO(136) DO(137) DO(138) DO(139) DO(140) DO(141) DO(142) DO(143) DO(144) DO(145) DO(146) DO(147) DO(148) DO(149) DO(150) DO(151) DO(152) DO(153) DO(154) DO(155) DO(156) DO(157) DO(158) DO(159) DO(160) DO(161) DO(162) DO(163) DO(164) DO(165) DO(166) DO(167) DO(168) DO(169) DO(170) DO(171) DO(172) DO(173) DO(174) DO(175) DO(176) DO(177) DO(178) DO(179) DO(180) DO(181) DO(182) DO(183) DO(184) DO(185) DO(186) DO(187) DO(188) DO(189) DO(190) DO(191) DO(192) DO(193) DO(194) DO(195) DO(196) DO(197) DO(198) DO(199) DO(200) DO(201) DO(202) DO(203) DO(204) DO(205) DO(206) DO(207) DO(208) DO(209) DO(210) DO(211) DO(212) DO(213) DO(214) DO(215) DO(216) DO(217) DO(218) DO(219) DO(220) DO(221) DO(222) DO(223) DO(224) DO(225) DO(226) DO(227) DO(228) DO(229) DO(230) DO(231) DO(232) DO(233) DO(234) DO(235) DO(236) DO(237) DO(238) DO(239) DO(240) DO(241) DO(242) DO(243) DO(244) DO(245) DO(246) DO(247) DO(248) DO(249) DO(250) DO(251)
+// Once for each of these words, where a packet is not the first of its message.
+#define NETREDUCE_FRONT(DO) DO(252) DO(253) DO(254) DO(255)
+// Elements of a packet of NetReduce, or the INA header and the others.
+const bit<16> NETREDUCE_DATA_BYTES = 0x400;
+// Messages of a window.
+const bit<32> NETREDUCE_WINDOW = 0x2;
 // Once for each element of a packet of Rina.
 #define RINA_ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) DO(32) DO(33) DO(34) DO(35) DO(36) DO(37) DO(38) DO(39) DO(40) DO(41) DO(42) DO(43) DO(44) DO(45) DO(46) DO(47) DO(48) DO(49) DO(50) DO(51) DO(52) DO(53) DO(54) DO(55) DO(56) DO(57) DO(58) DO(59) DO(60) DO(61) DO(62) DO(63)
 

@@ -3,6 +3,7 @@
 
 pub mod atp;
 pub mod canary;
+pub mod netreduce;
 pub mod rina;
 pub mod switchml;
 
@@ -85,6 +86,10 @@ pub fn commands(program: &str, json: &str) -> Result<String, String> {
             let switch: rina::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
             switch.commands().map(Commands::text).map_err(|error| error.to_string())
         }
-        _ => Err(format!("there is no control plane for {program}: atp, canary, rina and switchml have one")),
+        "netreduce" => {
+            let switch: netreduce::Switch = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            switch.commands().map(Commands::text).map_err(|error| error.to_string())
+        }
+        _ => Err(format!("there is no control plane for {program}: atp, canary, netreduce, rina and switchml have one")),
     }
 }

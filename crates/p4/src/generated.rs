@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::formats::{self, Header, atp, canary, rina, switchml};
+use crate::formats::{self, Header, atp, canary, netreduce, rina, switchml};
 use crate::frames;
 
 /// The headers of the programs.
@@ -20,6 +20,10 @@ pub const HEADERS: &[&Header] = &[
     &rina::RINA_TASK,
     &rina::RINA_SUM,
     &rina::RINA_RESULT,
+    &netreduce::BTH,
+    &netreduce::RETH,
+    &netreduce::INA,
+    &netreduce::ICRC,
 ];
 
 const NOTICE: &str = "Made by crates/p4 from its formats. Do not change it here: change those, and run\n   FANIN_WRITE=1 cargo test -p fanin-p4 --test generated.";
@@ -57,7 +61,28 @@ fn others(text: &mut String) {
     kinds.iter().for_each(|(name, kind)| constant(text, &format!("KIND_OF_{name}"), 8, *kind, "A kind of packet of Rina."));
     constant(text, "RINA_DATA_BYTES", 16, 4 * rina::ELEMENTS as u64, "Elements of a packet of Rina.");
     size(text, "RINA_WINDOW", crate::control::rina::WINDOW_MAX.into(), "Slots.");
+    of_netreduce(text);
     times(text, "RINA_ELEMENTS", rina::ELEMENTS, "Once for each element of a packet of Rina.");
+}
+
+fn of_netreduce(text: &mut String) {
+    use fanin_wire::netreduce::InaHeader;
+    use fanin_wire::roce::{UDP_PORT, opcode};
+    constant(text, "ROCE_PORT", 16, UDP_PORT.into(), "The UDP port of RoCEv2.");
+    let codes =
+        [("FIRST", opcode::WRITE_FIRST), ("MIDDLE", opcode::WRITE_MIDDLE), ("LAST", opcode::WRITE_LAST), ("ONLY", opcode::WRITE_ONLY)];
+    codes.iter().for_each(|(name, code)| constant(text, &format!("WRITE_{name}"), 8, (*code).into(), "An operation code."));
+    constant(text, "INA_TAG", 32, InaHeader::TAG.into(), "What an INA header begins with.");
+    let every = fanin_protocols::shared::connection::ACK_EVERY;
+    constant(text, "ACK_EVERY", 24, every.into(), "Of so many packets one asks for an acknowledgement.");
+    size(text, "NETREDUCE_PACKETS", netreduce::MESSAGE_PACKETS.into(), "Packets of a message at most.");
+    let (front, all) = (netreduce::FRONT_ELEMENTS, netreduce::ELEMENTS);
+    times(text, "NETREDUCE_ELEMENTS", all - front, "Once for each element behind the first four words of a packet of NetReduce.");
+    let each: Vec<String> = (all - front..all).map(|number| format!("DO({number})")).collect();
+    let what = "Once for each of these words, where a packet is not the first of its message.";
+    writeln!(text, "// {what}\n#define NETREDUCE_FRONT(DO) {}", each.join(" ")).expect("a String takes all text");
+    constant(text, "NETREDUCE_DATA_BYTES", 16, 4 * all as u64, "Elements of a packet of NetReduce, or the INA header and the others.");
+    constant(text, "NETREDUCE_WINDOW", 32, netreduce::WINDOW.into(), "Messages of a window.");
 }
 
 /// The text of `generated.p4`.

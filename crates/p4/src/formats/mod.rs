@@ -3,6 +3,7 @@
 
 pub mod atp;
 pub mod canary;
+pub mod netreduce;
 pub mod rina;
 pub mod switchml;
 

@@ -6,6 +6,7 @@
 
 pub mod atp;
 pub mod canary;
+pub mod netreduce;
 pub mod rina;
 pub mod switchml;
 
@@ -266,6 +267,7 @@ pub fn cases(seed: u64, packets: usize, cases: u64) -> Vec<(String, Files)> {
         }
         all.push((format!("atp-{number}"), atp::case(number, packets)));
         all.push((format!("rina-{number}"), rina::case(number, packets)));
+        all.push((format!("netreduce-{number}"), netreduce::case(number, packets)));
     }
     all
 }
@@ -315,6 +317,15 @@ pub fn replay(program: &str, json: &str, into: &[Vec<u8>]) -> Result<Files, Stri
             let switch: crate::control::rina::Switch = serde_json::from_str(json).map_err(wrong)?;
             switch.check().map_err(|error| error.to_string())?;
             let mut oracle = rina::Oracle::new(&switch);
+            for (at_us, port, frame) in come {
+                trace.comes_at(at_us, port, frame.clone());
+                oracle.on_frame(&mut trace, port, &frame);
+            }
+        }
+        "netreduce" => {
+            let switch: crate::control::netreduce::Switch = serde_json::from_str(json).map_err(wrong)?;
+            switch.check().map_err(|error| error.to_string())?;
+            let mut oracle = netreduce::Oracle::new(&switch);
             for (at_us, port, frame) in come {
                 trace.comes_at(at_us, port, frame.clone());
                 oracle.on_frame(&mut trace, port, &frame);
