@@ -5,9 +5,13 @@ use std::net::Ipv4Addr;
 
 use fanin_p4::formats::atp::{self, ATP, AtpFrame, KIND_ATP};
 use fanin_p4::formats::canary::{CANARY, CanaryFrame, KIND_CANARY, Name};
+use fanin_p4::formats::netreduce::NetReduceFrame;
+use fanin_p4::formats::rina::{self, RINA, RINA_SUM, RinaFrame};
 use fanin_p4::formats::switchml::{PORT, SWITCHML, SwitchMlFrame};
 use fanin_p4::frames::{ETHERNET, Endpoint, IPV4, Mac, UDP, seal};
 use fanin_p4::pcap;
+use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
+use fanin_wire::roce::Envelope;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -71,6 +75,69 @@ fn almost_atp(bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
+fn rina_leads_back(frame: &[u8]) -> bool {
+    let Ok(packet) = RinaFrame::parse(frame) else { return false };
+    let mac = |name| Mac(ETHERNET.get(frame, name));
+    let again = packet.emit(mac("src"), mac("dst"));
+    // Behind a task there may be anything.
+    assert_eq!(again, frame[..again.len()]);
+    true
+}
+
+/// A task, gradient or result of Rina.
+fn almost_rina(bytes: &[u8]) -> Vec<u8> {
+    let mut frame = bytes.to_vec();
+    frame.resize(rina::FRONT + 4 * rina::ELEMENTS, 0);
+    ETHERNET.put(&mut frame, "kind", rina::KIND_RINA);
+    let header = &mut frame[ETHERNET.bytes()..];
+    let kind = [rina::TASK, rina::GRADIENT, rina::RESULT][bytes.len() % 3];
+    RINA.put(header, "kind", kind);
+    RINA.put(header, "value", 1);
+    if kind != rina::GRADIENT {
+        RINA.put(header, "flag", 0);
+    } else {
+        RINA_SUM.put(&mut header[RINA.bytes()..], "pad", 0);
+    }
+    frame
+}
+
+/// A packet of RoCEv2 that fills its frame; checks are put right.
+fn netreduce_leads_back(bytes: &[u8]) {
+    let mut frame = bytes.to_vec();
+    if frame.len() > 80 {
+        fanin_wire::roce::finish(&mut frame);
+    }
+    let Ok(packet) = NetReduceFrame::parse(&frame) else { return };
+    let (roce, _) = fanin_wire::roce::RoceHeader::parse(&frame).unwrap();
+    let mut same = frame.clone();
+    UDP.put(&mut same[ETHERNET.bytes() + IPV4.bytes()..], "checksum", 0);
+    assert_eq!(packet.emit(roce.envelope), same);
+}
+
+/// A write of NetReduce with some bits of its headers changed.
+fn almost_netreduce(bytes: &[u8]) -> Vec<u8> {
+    let at = PacketNumber::new(u32::from(bytes.first().copied().unwrap_or(0)), false);
+    let header = match bytes.len() % 2 {
+        0 => NetReduceHeader::First { at, message: 7, length: 9, address: 11, connection: 1, ring: 3, packets: 2 },
+        _ => NetReduceHeader::Next { at, connection: 1, last: true },
+    };
+    let elements = vec![5; 1024 - 16 * (1 - bytes.len() % 2)];
+    let envelope = Envelope {
+        macs: [[2; 6]; 2],
+        addresses: [[10, 0, 0, 1], [10, 0, 0, 2]],
+        service: 2,
+        identification: 0,
+        hops: 64,
+        source_port: 49_152,
+        dont_fragment: true,
+        tags: [None; 2],
+    };
+    let mut frame = NetReduceFrame { header, marked: false, elements }.emit(envelope);
+    let place = usize::from(bytes.get(1).copied().unwrap_or(0)) % 90;
+    frame[place] ^= bytes.get(2).copied().unwrap_or(0);
+    frame
+}
+
 fn capture_leads_back(bytes: &[u8]) {
     if let Ok(packets) = pcap::read(bytes) {
         assert_eq!(pcap::read(&pcap::write(&packets)), Ok(packets));
@@ -109,6 +176,10 @@ fn lead_back(bytes: &[u8]) {
     atp_leads_back(bytes);
     capture_leads_back(bytes);
     assert!(atp_leads_back(&almost_atp(bytes)));
+    rina_leads_back(bytes);
+    assert!(rina_leads_back(&almost_rina(bytes)));
+    netreduce_leads_back(bytes);
+    netreduce_leads_back(&almost_netreduce(bytes));
     let [canary, switchml] = almost(bytes);
     canary_leads_back(&canary);
     assert!(switchml_leads_back(&switchml));

@@ -11,7 +11,7 @@ use fanin_wire::roce::{self, Aeth, Bth, RoceHeader, opcode};
 
 use super::{About, Draws, Outlet, To, Trace, damage, elements};
 use crate::control::netreduce::{Switch, Worker};
-use crate::formats::netreduce::{BTH, ELEMENTS, FRONT, FRONT_ELEMENTS, NetReduceFrame, WINDOW, write_bytes};
+use crate::formats::netreduce::{BTH, ELEMENTS, FRONT, FRONT_ELEMENTS, INA, NetReduceFrame, RETH, WINDOW, write_bytes};
 use crate::frames::{ETHERNET, Endpoint, IPV4, KIND_IPV4, Mac, PROTOCOL_UDP, UDP, datagram};
 
 /// The switch of the traces: three workers and a port of nobody.
@@ -285,7 +285,8 @@ impl<'a> World<'a> {
             port = self.draws.below(self.switch.ports.into()) as u16;
         }
         if self.draws.percent(7) {
-            let front = FRONT + 32;
+            // What is sent again has the same elements: the program adds what comes first, the state machine what comes last.
+            let front = if at.1 == 0 { FRONT + RETH.bytes() + INA.bytes() } else { FRONT };
             damage(&mut self.draws, &mut frame, front);
             if self.draws.percent(60) && roce::RoceHeader::parse(&frame).is_err() && frame.len() > FRONT + 4 {
                 roce::seal(&mut frame);
