@@ -51,6 +51,10 @@ class Failed(Exception):
     """A tool failed."""
 
 
+class Ended(Failed):
+    """bmv2 ended while a case was played, as it does where a register is read beyond its end."""
+
+
 def obstacle() -> str | None:
     """Why the programs cannot be run here."""
     if not any(shutil.which(name) for name in COMPILERS):
@@ -327,7 +331,7 @@ def play(case: Case, program: Path) -> list[Difference]:
                 configure((case.folder / "commands.txt").read_text(), thrift)
                 feed.play()
                 if process.poll() is not None:
-                    raise Failed(f"simple_switch ended: {(folder / 'log.txt').read_text()[-600:]}")
+                    raise Ended(f"simple_switch ended: {(folder / 'log.txt').read_text()[-600:]}")
         finally:
             for port in case.ports:
                 feed.close(port)
@@ -418,7 +422,11 @@ def found_by(cases: Sequence[Case], mutant: Sequence[str]) -> str | None:
             raise Failed(f"mutants.json: {before!r} is {text.count(before)} times in {file}")
         (programs / file).write_text(text.replace(before, after))
         for case in cases:
-            if play(case, compiled(case, Path(name), programs)):
+            try:
+                differences = play(case, compiled(case, Path(name), programs))
+            except Ended:
+                return case.folder.name
+            if differences:
                 return case.folder.name
     return None
 
