@@ -64,3 +64,15 @@ fn packets_in_played_anew_give_the_same_packets_out() {
         assert_eq!(control.as_bytes(), files["commands.txt"]);
     }
 }
+
+/// 81.25 % of a Tofino's 48 stateful units (Canary 5.1) are 39. Each register of the program would be one's.
+#[test]
+fn canarys_program_has_as_many_registers_as_the_prototype_has_units() {
+    let registers = |file: &str| {
+        let text = fs::read_to_string(folder().join(file)).unwrap();
+        text.lines().filter(|line| line.trim_start().starts_with("register<")).count()
+    };
+    let elements = fanin_p4::formats::PASS_ELEMENTS;
+    assert_eq!((registers("canary.p4"), registers("include/elements.p4")), (7, 1), "one for each of {elements} elements, and 7");
+    assert_eq!((elements + 7) as f64 / 48.0, 0.8125);
+}
