@@ -10,7 +10,7 @@ use fanin_core::{Address, DropReason, Duration, Event, Ingress, Instant, JobId, 
 use fanin_protocols::canary::CanarySwitch;
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
-use super::{About, Draws, Files, Outlet, To, Trace, damage, elements};
+use super::{About, Draws, Files, Outlet, To, Trace, alter, damage, elements};
 use crate::control::canary::{Switch, Way};
 use crate::formats::canary::{CANARY, CLOCK, CanaryFrame, FAILED, KIND_CANARY, KIND_CLOCK, RESTORE, clock, place, receiver};
 use crate::formats::switchml::passes;
@@ -321,8 +321,12 @@ impl World {
             64..69 => self.passing(),
             _ => self.tick(),
         };
-        if self.draws.percent(7) {
-            damage(&mut self.draws, &mut frame, ETHERNET.bytes() + CANARY.bytes());
+        if self.draws.percent(10) {
+            if self.draws.percent(60) {
+                alter(&mut self.draws, &mut frame, &[&ETHERNET, &CANARY]);
+            } else {
+                damage(&mut self.draws, &mut frame, ETHERNET.bytes() + CANARY.bytes());
+            }
             // A clock runs on whatever else goes wrong: a generator's packets are not damaged on any link.
             if port == self.switch.clock_port || self.draws.percent(20) {
                 port = self.draws.below(self.switch.clock_port.into()) as u16;
