@@ -10,7 +10,7 @@ use fanin_core::{Address, DropReason, Duration, Event, Ingress, Instant, JobId, 
 use fanin_protocols::canary::CanarySwitch;
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
-use super::{About, Draws, Files, Outlet, To, Trace, damage, elements};
+use super::{About, Draws, Files, Outlet, To, Trace, alter, damage, elements};
 use crate::control::canary::{Switch, Way};
 use crate::formats::canary::{CANARY, CLOCK, CanaryFrame, FAILED, KIND_CANARY, KIND_CLOCK, RESTORE, clock, place, receiver};
 use crate::formats::switchml::passes;
@@ -70,6 +70,9 @@ const OTHER_SWITCH: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 8);
 
 /// The scans before the trace, so that their number wraps within it.
 const FIRST_BATCH: u32 = u32::MAX - 12;
+
+/// About as many hosts as a packet can count.
+const HOSTS_MANY: u16 = 0xff00;
 
 fn host(number: u16) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 + u32::from(number))
@@ -223,7 +226,8 @@ impl World {
             missing.push(ports);
         }
         let elsewhere = if self.draws.percent(70) { 0 } else { self.draws.below(4) as u16 };
-        let hosts = missing.len() as u16 + 1 + elsewhere;
+        // A few have so many hosts that a counter has too few bits for all contributions and one more.
+        let hosts = if self.draws.percent(8) { HOSTS_MANY + self.draws.below(255) as u16 } else { missing.len() as u16 + 1 + elsewhere };
         self.blocks.push(Block { id: CanaryId::new(app, generation, self.number), leader, hosts, missing });
         // A round of few sums: what is too old is nobody's.
         if self.blocks.len() > 7 {
@@ -247,7 +251,8 @@ impl World {
             _ => any,
         };
         let (id, leader, mut hosts) = (block.id, block.leader, block.hosts);
-        let mut counter = if port == self.switch.ports() - 2 && hosts > 2 { 1 + self.draws.below(u64::from(hosts) - 2) as u16 } else { 1 };
+        let is_sum = port == self.switch.ports() - 2 || hosts >= HOSTS_MANY;
+        let mut counter = if is_sum && hosts > 2 { 1 + self.draws.below(u64::from(hosts) - 2) as u16 } else { 1 };
         if self.draws.percent(2) {
             (counter, hosts) = (self.draws.any() as u16, self.draws.any() as u16 | 0x8000);
             counter &= 0xbfff;
@@ -321,8 +326,12 @@ impl World {
             64..69 => self.passing(),
             _ => self.tick(),
         };
-        if self.draws.percent(7) {
-            damage(&mut self.draws, &mut frame, ETHERNET.bytes() + CANARY.bytes());
+        if self.draws.percent(10) {
+            if self.draws.percent(60) {
+                alter(&mut self.draws, &mut frame, &[&ETHERNET, &CANARY]);
+            } else {
+                damage(&mut self.draws, &mut frame, ETHERNET.bytes() + CANARY.bytes());
+            }
             // A clock runs on whatever else goes wrong: a generator's packets are not damaged on any link.
             if port == self.switch.clock_port || self.draws.percent(20) {
                 port = self.draws.below(self.switch.clock_port.into()) as u16;

@@ -16,6 +16,7 @@ use fanin_core::hash::mix;
 use fanin_core::{Body, Egress, Event, OpError, Payload, Piece, PortId, PortSet, Route, Tx, Wire};
 use serde::Serialize;
 
+use crate::formats::Header;
 use crate::frames::{ETHERNET, seal};
 use crate::pcap::{self, Packet};
 
@@ -248,6 +249,22 @@ pub fn damage(draws: &mut Draws, frame: &mut Vec<u8>, headers_bytes: usize) {
     }
     let is_ipv4 = frame.len() >= 34 && ETHERNET.get(frame, "kind") == crate::frames::KIND_IPV4;
     if is_ipv4 && draws.percent(70) {
+        seal(frame);
+    }
+}
+
+/// Gives a field of a frame's headers another value. The last header is the likeliest, and every field of a header is as
+/// likely as any other, however few bits it has.
+pub fn alter(draws: &mut Draws, frame: &mut [u8], headers: &[&Header]) {
+    let number = if draws.percent(50) { headers.len() - 1 } else { draws.below(headers.len() as u64) as usize };
+    let first: usize = headers[..number].iter().map(|header| header.bytes()).sum();
+    let (header, Some(bytes)) = (headers[number], frame.get_mut(first..first + headers[number].bytes())) else { return };
+    let field = draws.of(header.fields);
+    let mask = u64::MAX >> (u64::BITS as usize - field.bits);
+    let by = draws.any() & mask;
+    let value = header.get(bytes, field.name) ^ if draws.percent(50) { by.max(1) } else { 1 << draws.below(field.bits as u64) };
+    header.put(bytes, field.name, value);
+    if frame.len() >= 34 && ETHERNET.get(frame, "kind") == crate::frames::KIND_IPV4 && draws.percent(80) {
         seal(frame);
     }
 }

@@ -7,7 +7,7 @@ use fanin_core::{Address, DropReason, Event, Ingress, Instant, JobId, Node, Node
 use fanin_protocols::switchml::SwitchMlSwitch;
 use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
 
-use super::{About, Draws, Files, Outlet, To, Trace, damage, elements};
+use super::{About, Draws, Files, Outlet, To, Trace, alter, damage, elements};
 use crate::control::switchml::{Job, Member, Switch};
 use crate::formats::switchml::{PORT, PORT_MASK, SWITCHML, SwitchMlFrame, passes};
 use crate::frames::{ETHERNET, Endpoint, IPV4, Mac, UDP};
@@ -217,7 +217,11 @@ fn step(oracle: &mut Oracle<'_>, draws: &mut Draws) -> (u16, Vec<u8>) {
     let udp = if draws.percent(20) { PORT | (draws.any() as u16 & !PORT_MASK) } else { PORT };
     let mut frame = packet.emit(&at, &Endpoint { udp, ..oracle.switch.at });
     if draws.percent(12) {
-        damage(draws, &mut frame, FRONT);
+        if draws.percent(50) {
+            alter(draws, &mut frame, &[&ETHERNET, &IPV4, &UDP, &SWITCHML]);
+        } else {
+            damage(draws, &mut frame, FRONT);
+        }
         // A program keeps both exponents, a state machine one: see the format.
         if let Some([e0, e1]) = frame.get_mut(FRONT - 2..FRONT) {
             *e1 = *e0;
