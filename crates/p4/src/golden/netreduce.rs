@@ -171,6 +171,9 @@ fn network(frame: &[u8]) -> Option<(&[u8], Option<u8>)> {
     }
 }
 
+/// A packet of a worker: its rank, the message, and the place in that.
+type Named = (usize, (u32, u16));
+
 /// What workers have under way.
 struct World<'a> {
     draws: Draws,
@@ -260,7 +263,7 @@ impl<'a> World<'a> {
     }
 
     /// The next frame, the port that it comes by, and which packet of which worker it is, if that is not changed.
-    fn step(&mut self) -> (u16, Vec<u8>, Option<(usize, (u32, u16))>) {
+    fn step(&mut self) -> (u16, Vec<u8>, Option<Named>) {
         if self.draws.percent(6) {
             let (rank, frame) = self.passing();
             return (self.switch.workers[rank].port, frame, None);
