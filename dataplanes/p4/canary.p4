@@ -47,7 +47,7 @@ struct own_t {
 struct meta_t {
     own_t own;
     bit<64> port_bit; // of the port that the packet came by
-    bit<8> op;        // what a packet that comes by again comes for
+    @field_list(0) bit<8> op; // what a packet that comes by again comes for, which its header says as well
 }
 
 parser CanaryParser(packet_in packet, out headers_t hdr, inout meta_t meta, inout standard_metadata_t standard) {

@@ -10,7 +10,7 @@ header ethernet_h {
     bit<16> kind; // what follows
 }
 // Its length.
-const bit<16> ETHERNET_BYTES = 0xe;
+@noWarn("unused") const bit<16> ETHERNET_BYTES = 0xe;
 
 // RFC 791
 header ipv4_h {
@@ -30,7 +30,7 @@ header ipv4_h {
     bit<32> dst; // receiver
 }
 // Its length.
-const bit<16> IPV4_BYTES = 0x14;
+@noWarn("unused") const bit<16> IPV4_BYTES = 0x14;
 
 // RFC 768
 header udp_h {
@@ -40,7 +40,7 @@ header udp_h {
     bit<16> checksum; // zero: none
 }
 // Its length.
-const bit<16> UDP_BYTES = 0x8;
+@noWarn("unused") const bit<16> UDP_BYTES = 0x8;
 
 // SwitchML, `switchml 2`
 header switchml_h {
@@ -55,7 +55,7 @@ header switchml_h {
     bit<8> e1; // as `e0`
 }
 // Its length.
-const bit<16> SWITCHML_BYTES = 0xa;
+@noWarn("unused") const bit<16> SWITCHML_BYTES = 0xa;
 
 // Canary 4.1
 header canary_h {
@@ -71,7 +71,7 @@ header canary_h {
     bit<4> kind; // 0 reduce, 1 broadcast, 2 restoration, 5 failed; others are between hosts
 }
 // Its length.
-const bit<16> CANARY_BYTES = 0x13;
+@noWarn("unused") const bit<16> CANARY_BYTES = 0x13;
 
 // Canary 4.3, a clock packet; the paper gives no format
 header clock_h {
@@ -79,7 +79,7 @@ header clock_h {
     bit<32> entry; // the descriptor to look at
 }
 // Its length.
-const bit<16> CLOCK_BYTES = 0x8;
+@noWarn("unused") const bit<16> CLOCK_BYTES = 0x8;
 
 // A2TP's published code, `a2tp 2`
 header atp_h {
@@ -199,29 +199,29 @@ header icrc_h {
 const bit<16> ICRC_BYTES = 0x4;
 
 // Ethernet's number for IPv4.
-const bit<16> KIND_IPV4 = 0x800;
+@noWarn("unused") const bit<16> KIND_IPV4 = 0x800;
 // IPv4's number for UDP.
-const bit<8> PROTOCOL_UDP = 0x11;
+@noWarn("unused") const bit<8> PROTOCOL_UDP = 0x11;
 // The time to live of what the switch sends.
-const bit<8> HOPS = 0x40;
+@noWarn("unused") const bit<8> HOPS = 0x40;
 // The first of its UDP ports.
-const bit<16> SWITCHML_PORT = 0xbee0;
+@noWarn("unused") const bit<16> SWITCHML_PORT = 0xbee0;
 // Their common bits.
-const bit<16> SWITCHML_PORT_MASK = 0xfff0;
+@noWarn("unused") const bit<16> SWITCHML_PORT_MASK = 0xfff0;
 // Ethernet's number for Canary.
-const bit<16> KIND_CANARY = 0x88b5;
+@noWarn("unused") const bit<16> KIND_CANARY = 0x88b5;
 // Ethernet's number for clock packets.
-const bit<16> KIND_CLOCK = 0x88b6;
+@noWarn("unused") const bit<16> KIND_CLOCK = 0x88b6;
 // A contribution or partial sum.
-const bit<4> CANARY_REDUCE = 0x0;
+@noWarn("unused") const bit<4> CANARY_REDUCE = 0x0;
 // A sum on its way down.
-const bit<4> CANARY_BROADCAST = 0x1;
+@noWarn("unused") const bit<4> CANARY_BROADCAST = 0x1;
 // A sum for a switch that had a collision.
-const bit<4> CANARY_RESTORE = 0x2;
+@noWarn("unused") const bit<4> CANARY_RESTORE = 0x2;
 // A word of failure.
-const bit<4> CANARY_FAILED = 0x5;
+@noWarn("unused") const bit<4> CANARY_FAILED = 0x5;
 // What a pass of a packet adds.
-const bit<16> PASS_BYTES = 0x80;
+@noWarn("unused") const bit<16> PASS_BYTES = 0x80;
 // Versions of slots, of all jobs together.
 #ifndef SWITCHML_CELLS
 #define SWITCHML_CELLS 16384

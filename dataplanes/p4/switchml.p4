@@ -37,7 +37,7 @@ struct member_t {
 
 struct meta_t {
     member_t member;
-    bit<8> op;      // what a packet that comes by again comes for
+    @field_list(0) bit<8> op; // what a packet that comes by again comes for, which its header says as well
 }
 
 parser SwitchMlParser(packet_in packet, out headers_t hdr, inout meta_t meta, inout standard_metadata_t standard) {

@@ -29,7 +29,7 @@ pub const HEADERS: &[&Header] = &[
 const NOTICE: &str = "Made by crates/p4 from its formats. Do not change it here: change those, and run\n   FANIN_WRITE=1 cargo test -p fanin-p4 --test generated.";
 
 fn constant(text: &mut String, name: &str, bits: usize, value: u64, what: &str) {
-    writeln!(text, "// {what}\nconst bit<{bits}> {name} = {value:#x};").expect("a String takes all text");
+    writeln!(text, "// {what}\n@noWarn(\"unused\") const bit<{bits}> {name} = {value:#x};").expect("a String takes all text");
 }
 
 /// A number that the compiler may be given another value for.

@@ -19,18 +19,18 @@
 #define ELEMENTS_P4
 
 /* What a pass does to the elements of a place. */
-const bit<8> DO_NOTHING = 0; // they stay in the packet, and the packet as it is
-const bit<8> DO_SET = 1;     // the packet's take the place of what was there
-const bit<8> DO_ADD = 2;     // the packet's are added
-const bit<8> DO_SKIP = 3;    // the packet's are taken off
-const bit<8> DO_GET = 4;     // what is there goes into the packet
+@noWarn("unused") const bit<8> DO_NOTHING = 0; // they stay in the packet, and the packet as it is
+@noWarn("unused") const bit<8> DO_SET = 1;     // the packet's take the place of what was there
+@noWarn("unused") const bit<8> DO_ADD = 2;     // the packet's are added
+@noWarn("unused") const bit<8> DO_SKIP = 3;    // the packet's are taken off
+@noWarn("unused") const bit<8> DO_GET = 4;     // what is there goes into the packet
 
 /* What becomes of a packet when its passes are over. */
-const bit<8> THEN_DROP = 0;
-const bit<8> THEN_PORT = 1;  // to the port `target`
-const bit<8> THEN_GROUP = 2; // to the multicast group `target`
-const bit<8> THEN_ROUTE = 3; // to where its header says
-const bit<8> THEN_SHARD = 4; // to children, shard by shard
+@noWarn("unused") const bit<8> THEN_DROP = 0;
+@noWarn("unused") const bit<8> THEN_PORT = 1;  // to the port `target`
+@noWarn("unused") const bit<8> THEN_GROUP = 2; // to the multicast group `target`
+@noWarn("unused") const bit<8> THEN_ROUTE = 3; // to where its header says
+@noWarn("unused") const bit<8> THEN_SHARD = 4; // to children, shard by shard
 
 /* Where a packet goes that comes by again; no device is behind it. As in crates/p4/src/control.rs. */
 const bit<9> AGAIN_PORT = 510;
