@@ -100,7 +100,7 @@ header atp_h {
     bit<16> second_index; // the same in the second half of the memory
 }
 // Its length.
-const bit<16> ATP_BYTES = 0xf;
+@noWarn("unused") const bit<16> ATP_BYTES = 0xf;
 
 // A2TP's published code, `a2tp 2`
 header atp_tail_h {
@@ -108,7 +108,7 @@ header atp_tail_h {
     bit<32> tensor_length; // its length; in acknowledgements the next index
 }
 // Its length.
-const bit<16> ATP_TAIL_BYTES = 0xc;
+@noWarn("unused") const bit<16> ATP_TAIL_BYTES = 0xc;
 
 // `rina 2`; the paper gives no format
 header rina_h {
@@ -123,7 +123,7 @@ header rina_h {
     bit<32> segment; // packet of the partition
 }
 // Its length.
-const bit<16> RINA_BYTES = 0x10;
+@noWarn("unused") const bit<16> RINA_BYTES = 0x10;
 
 // `rina 2`
 header rina_task_h {
@@ -131,7 +131,7 @@ header rina_task_h {
     bit<16> next; // rank that gets the sums
 }
 // Its length.
-const bit<16> RINA_TASK_BYTES = 0x8;
+@noWarn("unused") const bit<16> RINA_TASK_BYTES = 0x8;
 
 // `rina 2`
 header rina_sum_h {
@@ -139,7 +139,7 @@ header rina_sum_h {
     bit<48> pad; // zero
 }
 // Its length.
-const bit<16> RINA_SUM_BYTES = 0x8;
+@noWarn("unused") const bit<16> RINA_SUM_BYTES = 0x8;
 
 // `rina 2`
 header rina_result_h {
@@ -148,7 +148,7 @@ header rina_result_h {
     bit<16> hops; // groups that follow
 }
 // Its length.
-const bit<16> RINA_RESULT_BYTES = 0x8;
+@noWarn("unused") const bit<16> RINA_RESULT_BYTES = 0x8;
 
 // InfiniBand Architecture 9.2
 header bth_h {
@@ -167,7 +167,7 @@ header bth_h {
     bit<24> psn; // number of the packet
 }
 // Its length.
-const bit<16> BTH_BYTES = 0xc;
+@noWarn("unused") const bit<16> BTH_BYTES = 0xc;
 
 // InfiniBand Architecture 9.3
 header reth_h {
@@ -177,7 +177,7 @@ header reth_h {
     bit<32> length; // of the message
 }
 // Its length.
-const bit<16> RETH_BYTES = 0x10;
+@noWarn("unused") const bit<16> RETH_BYTES = 0x10;
 
 // NetReduce 4.1, `netreduce 2`
 header ina_h {
@@ -189,14 +189,14 @@ header ina_h {
     bit<16> summed; // zero
 }
 // Its length.
-const bit<16> INA_BYTES = 0x10;
+@noWarn("unused") const bit<16> INA_BYTES = 0x10;
 
 // InfiniBand Architecture, annex A17.3.3
 header icrc_h {
     bit<32> crc; // lowest byte first
 }
 // Its length.
-const bit<16> ICRC_BYTES = 0x4;
+@noWarn("unused") const bit<16> ICRC_BYTES = 0x4;
 
 // Ethernet's number for IPv4.
 @noWarn("unused") const bit<16> KIND_IPV4 = 0x800;
@@ -237,7 +237,7 @@ const bit<16> ICRC_BYTES = 0x4;
 // Once for each element of a pass.
 #define ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31)
 // Ethernet's number for ATP.
-const bit<16> KIND_ATP = 0x700;
+@noWarn("unused") const bit<16> KIND_ATP = 0x700;
 // Aggregators.
 #ifndef ATP_AGGREGATORS
 #define ATP_AGGREGATORS 7936
@@ -245,37 +245,37 @@ const bit<16> KIND_ATP = 0x700;
 // Once for each element of a packet of ATP.
 #define ATP_ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) DO(32) DO(33) DO(34) DO(35) DO(36) DO(37) DO(38) DO(39) DO(40) DO(41) DO(42) DO(43) DO(44) DO(45) DO(46) DO(47) DO(48) DO(49) DO(50) DO(51) DO(52) DO(53) DO(54) DO(55) DO(56) DO(57) DO(58) DO(59) DO(60) DO(61)
 // Ethernet's number for Rina.
-const bit<16> KIND_RINA = 0x88b5;
+@noWarn("unused") const bit<16> KIND_RINA = 0x88b5;
 // A kind of packet of Rina.
-const bit<8> KIND_OF_TASK = 0x1;
+@noWarn("unused") const bit<8> KIND_OF_TASK = 0x1;
 // A kind of packet of Rina.
-const bit<8> KIND_OF_PULL = 0x2;
+@noWarn("unused") const bit<8> KIND_OF_PULL = 0x2;
 // A kind of packet of Rina.
-const bit<8> KIND_OF_GRADIENT = 0x3;
+@noWarn("unused") const bit<8> KIND_OF_GRADIENT = 0x3;
 // A kind of packet of Rina.
-const bit<8> KIND_OF_SUM = 0x4;
+@noWarn("unused") const bit<8> KIND_OF_SUM = 0x4;
 // A kind of packet of Rina.
-const bit<8> KIND_OF_RESULT = 0x5;
+@noWarn("unused") const bit<8> KIND_OF_RESULT = 0x5;
 // Elements of a packet of Rina.
-const bit<16> RINA_DATA_BYTES = 0x100;
+@noWarn("unused") const bit<16> RINA_DATA_BYTES = 0x100;
 // Slots.
 #ifndef RINA_WINDOW
 #define RINA_WINDOW 16384
 #endif
 // The UDP port of RoCEv2.
-const bit<16> ROCE_PORT = 0x12b7;
+@noWarn("unused") const bit<16> ROCE_PORT = 0x12b7;
 // An operation code.
-const bit<8> WRITE_FIRST = 0x6;
+@noWarn("unused") const bit<8> WRITE_FIRST = 0x6;
 // An operation code.
-const bit<8> WRITE_MIDDLE = 0x7;
+@noWarn("unused") const bit<8> WRITE_MIDDLE = 0x7;
 // An operation code.
-const bit<8> WRITE_LAST = 0x8;
+@noWarn("unused") const bit<8> WRITE_LAST = 0x8;
 // An operation code.
-const bit<8> WRITE_ONLY = 0xa;
+@noWarn("unused") const bit<8> WRITE_ONLY = 0xa;
 // What an INA header begins with.
-const bit<32> INA_TAG = 0x1ae7fa41;
+@noWarn("unused") const bit<32> INA_TAG = 0x1ae7fa41;
 // Of so many packets one asks for an acknowledgement.
-const bit<24> ACK_EVERY = 0x10;
+@noWarn("unused") const bit<24> ACK_EVERY = 0x10;
 // Packets of a message at most.
 #ifndef NETREDUCE_PACKETS
 #define NETREDUCE_PACKETS 170
@@ -285,9 +285,9 @@ const bit<24> ACK_EVERY = 0x10;
 // Once for each of these words, where a packet is not the first of its message.
 #define NETREDUCE_FRONT(DO) DO(252) DO(253) DO(254) DO(255)
 // Elements of a packet of NetReduce, or the INA header and the others.
-const bit<16> NETREDUCE_DATA_BYTES = 0x400;
+@noWarn("unused") const bit<16> NETREDUCE_DATA_BYTES = 0x400;
 // Messages of a window.
-const bit<32> NETREDUCE_WINDOW = 0x2;
+@noWarn("unused") const bit<32> NETREDUCE_WINDOW = 0x2;
 // Once for each element of a packet of Rina.
 #define RINA_ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) DO(32) DO(33) DO(34) DO(35) DO(36) DO(37) DO(38) DO(39) DO(40) DO(41) DO(42) DO(43) DO(44) DO(45) DO(46) DO(47) DO(48) DO(49) DO(50) DO(51) DO(52) DO(53) DO(54) DO(55) DO(56) DO(57) DO(58) DO(59) DO(60) DO(61) DO(62) DO(63)
 

@@ -49,9 +49,8 @@ const bit<2> DONE = 2;
 
 /* What becomes of a packet. */
 const bit<8> THEN_DROP = 0;
-const bit<8> THEN_FORWARD = 1;
-const bit<8> THEN_ALL = 2;
-const bit<8> THEN_ONE = 3;
+const bit<8> THEN_ALL = 1;
+const bit<8> THEN_ONE = 2;
 
 struct meta_t {
     bit<16> ring;
@@ -448,7 +447,9 @@ control NetReduceEgress(inout headers_t hdr, inout meta_t meta, inout standard_m
     }
 
     apply {
-        if (meta.then != THEN_ALL && meta.then != THEN_ONE) {
+        rank = 0;
+        bit_ = 0;
+        if (meta.then == THEN_DROP) {
             return;
         }
         if (!ending.apply().hit) {
@@ -495,7 +496,7 @@ control NetReduceEgress(inout headers_t hdr, inout meta_t meta, inout standard_m
 
 control NetReduceChecksum(inout headers_t hdr, inout meta_t meta) {
     apply {
-        update_checksum(meta.then == THEN_ALL || meta.then == THEN_ONE, { hdr.ipv4.version, hdr.ipv4.words, hdr.ipv4.service, hdr.ipv4.length,
+        update_checksum(meta.then != THEN_DROP, { hdr.ipv4.version, hdr.ipv4.words, hdr.ipv4.service, hdr.ipv4.length,
             hdr.ipv4.id, hdr.ipv4.reserved, hdr.ipv4.whole, hdr.ipv4.more, hdr.ipv4.offset, hdr.ipv4.hops, hdr.ipv4.protocol,
             hdr.ipv4.src, hdr.ipv4.dst }, hdr.ipv4.checksum, HashAlgorithm.csum16);
     }

@@ -44,7 +44,7 @@ struct meta_t {
     bit<7> number;      // which one it is
     bit<32> node;       // its host
     bit<32> next;       // the host of a task's next group
-    bit<8> then;
+    @field_list(0) bit<8> then; // of the pass
     bit<48> set;        // workers that get it
     bit<1> onward;      // and the next group gets it too
     bit<32> to;         // whom it is routed to
