@@ -183,7 +183,7 @@ def fresh(fanin_p4: Path, options: argparse.Namespace) -> list[Path]:
     shutil.rmtree(folder, ignore_errors=True)
     numbers = ["--seed", str(options.seed), "--packets", str(options.packets), "--cases", str(options.cases)]
     subprocess.run([str(fanin_p4), "golden", str(folder), *numbers], check=True)
-    return sorted(folder.iterdir())
+    return sorted(folder.iterdir()) if folder.exists() else []
 
 
 def main(arguments: Sequence[str]) -> int:

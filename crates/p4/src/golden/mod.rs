@@ -284,7 +284,7 @@ pub fn cases(seed: u64, packets: usize, cases: u64) -> Vec<(String, Files)> {
         }
         all.push((format!("atp-{number}"), atp::case(number, packets)));
         all.push((format!("rina-{number}"), rina::case(number, packets)));
-        all.push((format!("netreduce-{number}"), netreduce::case(number, packets)));
+        all.push((format!("netreduce-long-{number}"), netreduce::case(number, packets)));
     }
     all
 }
