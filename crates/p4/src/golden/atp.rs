@@ -266,20 +266,22 @@ fn step(oracle: &mut Oracle<'_>, draws: &mut Draws) -> (u16, Vec<u8>) {
     (port, frame)
 }
 
-/// What is rare: another job's fragment wants an aggregator whose sum has gone on, so that the next sum of the job from there says so.
-fn wanted_late(switch: &Switch) -> Vec<(u16, Vec<u8>)> {
-    let packet = |number: usize, rank: Option<usize>, seq: u64| {
+/// What is rare: another job's fragment wants an aggregator whose sum has gone on, so that the next sum of the job from there says so; and a
+/// fragment that has lost elsewhere finds others of its own.
+fn rare(switch: &Switch) -> Vec<(u16, Vec<u8>)> {
+    let packet = |number: usize, rank: Option<usize>, seq: u64, lost: u64| {
         let job = &switch.jobs[number];
         let place = [("index", 1), ("second_index", 1 + u64::from(switch.aggregators)), ("workers", job.members.len() as u64)];
         let own = rank.map_or(("ack", 1), |rank| ("bitmap", 1 << rank));
-        let fields = [&place[..], &[("app", job.app.into()), ("seq", seq), own]].concat();
+        let fields = [&place[..], &[("app", job.app.into()), ("seq", seq), ("collision", lost), own]].concat();
         let port = rank.map_or(job.server, |rank| job.members[rank]);
         (port, frame((host(port).0, host(job.server).0), 0, &fields, &elements(ELEMENTS, seq), seq))
     };
     let all = |seq| (0..switch.jobs[0].members.len()).map(move |rank| (Some(rank), seq));
     let own: Vec<(Option<usize>, u64)> = all(100).chain([(None, 100)]).chain(all(101)).chain([(None, 101)]).collect();
-    let mut packets: Vec<(u16, Vec<u8>)> = own.into_iter().map(|(rank, seq)| packet(0, rank, seq)).collect();
-    packets.insert(switch.jobs[0].members.len(), packet(1, Some(0), 100));
+    let mut packets: Vec<(u16, Vec<u8>)> = own.into_iter().map(|(rank, seq)| packet(0, rank, seq, 0)).collect();
+    packets.insert(switch.jobs[0].members.len(), packet(1, Some(0), 100, 0));
+    packets.extend([packet(0, Some(0), 102, 0), packet(0, Some(1), 102, 1), packet(0, Some(2), 102, 0), packet(0, None, 102, 0)]);
     packets
 }
 
@@ -289,7 +291,7 @@ pub fn trace(seed: u64, packets: usize) -> (Switch, Trace) {
     let mut draws = Draws::new(seed);
     let mut trace = Trace::new(switch.ports, GAP_US);
     let mut oracle = Oracle::new(&switch);
-    let mut first = wanted_late(&switch).into_iter();
+    let mut first = rare(&switch).into_iter();
     while trace.length() < packets {
         let (port, frame) = if let Some(packet) = first.next() {
             packet
