@@ -228,13 +228,15 @@ impl<'a> World<'a> {
         // A first packet that is believed and wrong would hold up its connection for ever.
         let is_known = !self.missing[rank].contains(&(message, offset));
         let packets = if is_known && self.draws.percent(6) { self.draws.below(6) as u16 + 1 } else { packets };
-        let header = if offset == 0 {
+        // A packet with the number of a message's first one and the code of another.
+        let is_first = offset == 0 && !self.draws.percent(3);
+        let header = if is_first {
             let (length, address) = (1024 * u32::from(packets), 4096 * message + 65_536 * rank as u32);
             NetReduceHeader::First { at, message: number, length, address, connection, ring, packets }
         } else {
             NetReduceHeader::Next { at, connection, last: offset + 1 == packets }
         };
-        let count = if offset == 0 { ELEMENTS - FRONT_ELEMENTS } else { ELEMENTS };
+        let count = if is_first { ELEMENTS - FRONT_ELEMENTS } else { ELEMENTS };
         let service = if self.draws.percent(6) { 3 } else { 2 };
         let envelope = roce::Envelope { service, identification: self.draws.any() as u16, ..self.switch.envelope(rank) };
         NetReduceFrame { header, marked: false, elements: elements(count, name) }.emit(envelope)
@@ -289,7 +291,11 @@ impl<'a> World<'a> {
         }
         if self.draws.percent(7) {
             // What is sent again has the same elements: the program adds what comes first, the state machine what comes last.
-            let front = if at.1 == 0 { FRONT + RETH.bytes() + INA.bytes() } else { FRONT };
+            let front = if frame.get(FRONT - BTH.bytes()).is_some_and(|code| [opcode::WRITE_FIRST, opcode::WRITE_ONLY].contains(code)) {
+                FRONT + RETH.bytes() + INA.bytes()
+            } else {
+                FRONT
+            };
             damage(&mut self.draws, &mut frame, front);
             if self.draws.percent(60) && roce::RoceHeader::parse(&frame).is_err() && frame.len() > FRONT + 4 {
                 roce::seal(&mut frame);
@@ -350,6 +356,7 @@ mod tests {
             "goes by",
             "for nobody",
             "malformed",
+            "first packet by number only",
             "slot taken",
             "slot free",
             "stale",
