@@ -33,7 +33,7 @@ pub fn write(packets: &[Packet]) -> Vec<u8> {
     bytes
 }
 
-/// The packets of a file that [`write`] has made.
+/// The packets of a file that [`write()`] has made.
 ///
 /// # Errors
 /// What is wrong with it.
