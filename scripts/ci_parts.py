@@ -66,6 +66,13 @@ PARTS = (
         crates=("fanin-xdp", "fanin"),
         files=("dataplanes/xdp/*", "scripts/xdp.py", "scripts/namespaces.py", "scripts/processes.py", "scripts/packages.py"),
     ),
+    # The switches on DPDK's software pipeline.
+    Part(
+        "dpdk",
+        'sudo --preserve-env env "PATH=$PATH" make test-all CHECKS=dpdk',
+        crates=("fanin-p4",),
+        files=("dataplanes/dpdk/*", "dataplanes/p4/golden/*", "scripts/dpdk.py", "scripts/packages.py"),
+    ),
     Part("c", "sudo --preserve-env env \"PATH=$PATH\" make test-all CHECKS=c", crates=("fanin-c", "fanin"), files=("examples/c/*", "scripts/c_*.py", "scripts/packages.py", "scripts/processes.py")),
     Part(
         "nccl",

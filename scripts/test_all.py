@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import clean_install
+import dpdk
 import ns3
+import p4
 import packages
 import rdma
 import torch_tests
@@ -120,6 +122,8 @@ CHECKS = [
     # The switch in the kernel: its packets are the state machine's, and jobs over links between namespaces are exact.
     Check("xdp-oracle", needs_xdp, ["cargo", "test", "--locked", "-p", "fanin-xdp", "--features", "kernel", "--", "--ignored", "--nocapture", "--skip", "minutes_of"]),
     Check("xdp", needs_xdp, ["sh", "-ec", f"cargo build --locked -p fanin --features xdp --target-dir target/xdp && FANIN_PROGRAM=target/xdp/debug/fanin {sys.executable} scripts/xdp.py check"]),
+    # The switches on DPDK's software pipeline: their packets are the state machines'.
+    Check("dpdk", dpdk.obstacle, ["sh", "-ec", f"cargo build --locked -p fanin-p4 && {sys.executable} scripts/dpdk.py"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
     # Before the measurements, which use its PyTorch.
@@ -139,6 +143,8 @@ CHECKS = [
     # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
     Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead racks racks-loss control"]),
+    # Golden packets of the state machines through the P4 programs.
+    Check("p4", p4.obstacle, [sys.executable, "scripts/p4.py", "check"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"], alone=True),
 ]
 

@@ -59,6 +59,12 @@ const LAYERS: &[Layer] = &[
         external: Some(&["libbpf-rs", "thiserror"]),
     },
     Layer {
+        name: "fanin-p4",
+        internal: &["fanin-core", "fanin-wire", "fanin-protocols"],
+        internal_dev: &[],
+        external: Some(&["crc32fast", "serde", "serde_json", "thiserror"]),
+    },
+    Layer {
         name: "fanin-daemon",
         internal: &[
             "fanin-core",

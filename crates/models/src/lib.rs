@@ -9,6 +9,7 @@
 //! | [`flare`] | a switch of many cores: queues, latency, memory and bandwidth, by formulas and simulated; sums of sparse vectors |
 //! | `memo` | results that are kept, since plans are read several times |
 //! | [`netreduce`] | time of an allreduce over machines with several GPUs: flat ring, Tencent's, parallel NetReduce |
+//! | [`pipeline`] | what a program's registers take of a switch of match-action stages |
 //! | [`rina`] | the dependency chain of a ring over workers or groups |
 //! | [`sharp`] | time of an allreduce over SHARP's trees, in its two modes |
 //! | [`training`] | a small network that is trained with sums of systems: accuracy by iterations and time |
@@ -21,6 +22,7 @@ pub mod canary;
 pub mod flare;
 mod memo;
 pub mod netreduce;
+pub mod pipeline;
 pub mod rina;
 pub mod sharp;
 pub mod training;
@@ -37,6 +39,7 @@ pub const MODELS: &[Model] = &[
     netreduce::TIMES,
     sharp::MODES,
     canary::SWITCH,
+    pipeline::PIPELINE,
     rina::CHAIN,
     bom::FAT_TREE,
     flare::PROCESSOR,
