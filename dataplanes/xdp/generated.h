@@ -58,8 +58,25 @@
 #define SML_BYTES_CONTRIBUTION_WITH_A_CALL 15
 #define SML_KIND_SCALED_CONTRIBUTION_WITH_A_CALL 8
 #define SML_BYTES_SCALED_CONTRIBUTION_WITH_A_CALL 19
-#define SML_RECEIVER_ALL 65535
-#define SML_SUSPECT_IS_RANK 1
+
+#define TREE_ATTEMPT 1
+#define TREE_SUSPECT_KIND 1
+#define TREE_BLOCK 4
+#define TREE_SUSPECT 8
+#define TREE_KIND_CONTRIBUTION 1
+#define TREE_BYTES_CONTRIBUTION 8
+#define TREE_KIND_AGGREGATE 2
+#define TREE_BYTES_AGGREGATE 8
+#define TREE_KIND_WAITING 3
+#define TREE_BYTES_WAITING 12
+#define TREE_KIND_REJECTED 4
+#define TREE_BYTES_REJECTED 8
+
+#define HEADER_BYTES_MIN 8
+#define SYSTEM_SWITCHML 4
+#define SYSTEM_TREE 1
+#define RECEIVER_ALL 65535
+#define SUSPECT_IS_RANK 1
 
 #define DROP_QUEUE_FULL 0
 #define DROP_HOST_BUSY 1
@@ -101,9 +118,18 @@
 #define STATE_DONE 2
 #define OP_IS 1
 #define OP_FIXED_POINT 2
-#define OP_ADDS 4
+#define OP_REDUCES 4
 #define OP_NEVER 8
 #define OP_LENGTH_SHIFT 4
+#define OP_SIGNED 64
+#define OP_KIND_SHIFT 8
+#define OP_KIND_SUM 0
+#define OP_KIND_PROD 1
+#define OP_KIND_MIN 2
+#define OP_KIND_MAX 3
+#define OP_KIND_AND 4
+#define OP_KIND_OR 5
+#define OP_KIND_XOR 6
 
 /* A job. */
 struct fanin_job {
@@ -117,7 +143,7 @@ struct fanin_job {
 	__u16 job;
 	__u8 system;
 	__u8 reserved;
-	__u8 ops[256];
+	__u16 ops[256];
 };
 
 /* A rank of a job: addresses as they stand in frames to it. The program learns Ethernet addresses and our own IP address. */
@@ -171,6 +197,10 @@ struct fanin_counts {
 struct fanin_scratch {
 	__u8 frame[1600];
 	__u8 room[64];
+	__u32 place;
+	__u32 number;
+	__u32 bytes;
+	__u32 reserved;
 };
 
 static const __u32 crc_table[16][256] = {

@@ -118,6 +118,11 @@ impl Peers {
         &mut self.peers[usize::from(index.0)]
     }
 
+    /// Where numbers are, for [`Peers::go_on`].
+    pub(crate) fn links(&self) -> Vec<(u32, u32)> {
+        self.peers.iter().map(|peer| (peer.next_sequence, peer.heard.near())).collect()
+    }
+
     /// Numbers go on from where they are, by peer: that of the next packet to it, and one that it has used in the epoch that was agreed.
     pub(crate) fn go_on(&mut self, links: &[(u32, u32)]) {
         for (peer, (next, heard)) in self.peers.iter_mut().zip(links) {

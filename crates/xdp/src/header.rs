@@ -7,9 +7,11 @@ use fanin_core::{Address, DropReason, JobId, NodeId, RetransmitReason, Role, Tra
 use fanin_systems::AnyHeader;
 use fanin_wire::hop::HopHeader;
 use fanin_wire::layout::{Field, Layout, hop};
-use fanin_wire::switchml::{CallLabel, LAYOUT};
+use fanin_wire::switchml::CallLabel;
+use fanin_wire::{switchml, tree};
 
-use crate::layout::{self, RECORDS, Up};
+use crate::job::XdpSystem;
+use crate::layout::{self, Kind, RECORDS, Up};
 
 /// Bytes that are looked up at once: a turn of the loop waits for the one before, however many bytes it has.
 const CRC_BYTES: usize = 16;
@@ -110,9 +112,18 @@ pub fn header() -> String {
     offsets(&mut text, "HOP", hop::HOP.fields);
     fronts(&mut text);
     text += "\n";
-    format_of(&mut text, "SML", &LAYOUT);
-    define(&mut text, "SML_RECEIVER_ALL", CallLabel::ALL);
-    define(&mut text, "SML_SUSPECT_IS_RANK", fanin_wire::layout::SUSPECTS.iter().find(|(_, name)| *name == "rank").map_or(0, |at| at.0));
+    let formats = [("SML", &switchml::LAYOUT), ("TREE", &tree::LAYOUT)];
+    for (prefix, format) in formats {
+        format_of(&mut text, prefix, format);
+        text += "\n";
+    }
+    let shortest = formats.iter().flat_map(|(_, format)| format.kinds).map(|kind| kind.header_bytes).min();
+    define(&mut text, "HEADER_BYTES_MIN", shortest.unwrap_or_default());
+    for system in XdpSystem::ALL {
+        define(&mut text, &format!("SYSTEM_{}", upper(system.system().name())), system.number());
+    }
+    define(&mut text, "RECEIVER_ALL", CallLabel::ALL);
+    define(&mut text, "SUSPECT_IS_RANK", fanin_wire::layout::SUSPECTS.iter().find(|(_, name)| *name == "rank").map_or(0, |at| at.0));
     text += "\n";
     for reason in DropReason::ALL {
         define(&mut text, &format!("DROP_{}", upper(reason.name())), reason.index());
@@ -134,11 +145,16 @@ pub fn header() -> String {
         ("STATE_DONE", layout::DONE),
         ("OP_IS", layout::OP_IS.into()),
         ("OP_FIXED_POINT", layout::OP_FIXED_POINT.into()),
-        ("OP_ADDS", layout::OP_ADDS.into()),
+        ("OP_REDUCES", layout::OP_REDUCES.into()),
         ("OP_NEVER", layout::OP_NEVER.into()),
         ("OP_LENGTH_SHIFT", layout::OP_LENGTH_SHIFT.into()),
+        ("OP_SIGNED", layout::OP_SIGNED.into()),
+        ("OP_KIND_SHIFT", layout::OP_KIND_SHIFT.into()),
     ];
     limits.into_iter().for_each(|(name, value)| define(&mut text, name, value));
+    for kind in Kind::ALL {
+        define(&mut text, &format!("OP_KIND_{}", upper(kind.name())), *kind as u8);
+    }
     text += "\n";
     RECORDS.iter().for_each(|record| text += &record.c());
     text += &format!("static const __u32 crc_table[{CRC_BYTES}][256] = {{\n");

@@ -1,6 +1,7 @@
 //! What a job had in the kernel: its counts, and all of its state when it leaves.
 
 use fanin_core::{DropReason, RetransmitReason};
+use fanin_systems::AnyNode;
 
 use crate::layout::{AGGREGATING, COUNTS, DONE, RANK, Up, VERSION};
 
@@ -76,9 +77,9 @@ impl XdpCounts {
         self.dropped[reason.index()]
     }
 
-    /// Whether packets of the job have come that only user space can add.
-    pub fn takes_job(&self) -> bool {
-        Up::ALL.iter().any(|up| up.takes_job() && self.up_for(*up) > 0)
+    /// Why packets of the job that only user space can add have gone up since `before`; nothing where none have.
+    pub fn takes_job(&self, before: &XdpCounts) -> Vec<Up> {
+        Up::ALL.iter().copied().filter(|up| up.takes_job() && self.up_for(*up) > before.up_for(*up)).collect()
     }
 }
 
@@ -115,6 +116,28 @@ pub struct TakenVersion {
 }
 
 impl TakenVersion {
+    /// As a value of the map, of a job with so many ranks.
+    pub fn value(&self, ranks: u32) -> Vec<u8> {
+        let mut value = vec![0; VERSION.bytes()];
+        let missing = u64::from(ranks.saturating_sub(self.arrived.count_ones()));
+        for (name, number) in [
+            ("round", self.round.into()),
+            ("state", if self.is_done { DONE } else { AGGREGATING }),
+            ("op", self.op.into()),
+            ("receiver", self.receiver.into()),
+            ("fingerprint", self.fingerprint.into()),
+            ("exponent", u64::from(self.exponent as u16)),
+            ("bytes", self.sum.len() as u64),
+            ("missing", missing),
+            ("arrived", self.arrived),
+        ] {
+            VERSION.set(&mut value, name, number);
+        }
+        let (at, _) = VERSION.field("sum");
+        value[at..at + self.sum.len()].copy_from_slice(&self.sum);
+        value
+    }
+
     /// From the bytes of a value of the map; `None` where it holds nothing.
     pub fn of(slot: u32, value: &[u8]) -> Option<Self> {
         let get = |name| VERSION.get(value, name);
@@ -134,6 +157,23 @@ impl TakenVersion {
             sum: VERSION.slice(value, "sum").get(..get("bytes") as usize)?.to_vec(),
         })
     }
+}
+
+/// What a switch's node holds, for the kernel to go on with; `None` where the node is none that has a program, or where something waits for room
+/// on its way, which takes a moment.
+pub fn kept(node: &AnyNode<[u8]>) -> Option<Vec<TakenVersion>> {
+    let versions = node.kept()?.into_iter().map(|kept| TakenVersion {
+        slot: kept.slot,
+        round: kept.number,
+        is_done: kept.is_done,
+        arrived: kept.arrived,
+        op: kept.op,
+        receiver: kept.receiver,
+        fingerprint: kept.fingerprint,
+        exponent: kept.exponent,
+        sum: kept.acc.as_bytes().to_vec(),
+    });
+    Some(versions.collect())
 }
 
 /// All that a job had in the kernel.
