@@ -119,7 +119,7 @@ CHECKS = [
     Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
     # The switch in the kernel: its packets are the state machine's, and jobs over links between namespaces are exact.
     Check("xdp-oracle", needs_xdp, ["cargo", "test", "--locked", "-p", "fanin-xdp", "--features", "kernel", "--", "--ignored", "--nocapture", "--skip", "minutes_of"]),
-    Check("xdp", needs_xdp, ["sh", "-ec", f"cargo build --locked -p fanin --features xdp --target-dir target/xdp && FANIN_PROGRAM=target/xdp/debug/fanin {sys.executable} scripts/xdp.py check"]),
+    Check("xdp", needs_xdp, ["sh", "-ec", f"cargo build --locked -p fanin --features xdp --target-dir target/xdp && cargo build --locked -p fanin-daemon --example rank --target-dir target/xdp && FANIN_PROGRAM=target/xdp/debug/fanin {sys.executable} scripts/xdp.py check"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
     # Before the measurements, which use its PyTorch.
