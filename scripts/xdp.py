@@ -207,6 +207,8 @@ def check() -> None:
             again = sum(series(seen, "fanin_switch_retransmitted_packets_total").values())
             times = ", ".join(f"{row['size_bytes']} B {row['time_us']:.0f} us" for row in rows)
             print(f"{what}: {wrong} wrong, {times}; seen in the kernel: {here}, up: {up}, sent again: {again:.0f}", flush=True)
+            if not sum(series(seen, "fanin_switch_rank_completed_sums_total").values()):
+                raise Failed(f"{what}: no rank was the last to contribute to a sum")
             if wrong or here is None:
                 raise Failed(f"{what}: {wrong} elements are wrong, in the kernel: {here}")
             # It has left the kernel for the floats, and is back there at the end.

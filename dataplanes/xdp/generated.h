@@ -111,6 +111,7 @@
 #define JOBS_MAX 64
 #define PAYLOAD_BYTES_MAX 1408
 #define FRAME_BYTES_MAX 1600
+#define LATE_LIMITS 4
 #define VERSIONS_MAX 16384
 #define JOB_HERE 1
 #define STATE_EMPTY 0
@@ -143,6 +144,8 @@ struct fanin_job {
 	__u16 job;
 	__u8 system;
 	__u8 reserved;
+	__u64 came_at;
+	__u64 late_ns[4];
 	__u16 ops[256];
 };
 
@@ -160,6 +163,9 @@ struct fanin_rank {
 	__u64 packets_dropped;
 	__u64 packets_sent;
 	__u64 payload_bytes_sent;
+	__u64 completed;
+	__u64 awaited_ns;
+	__u64 late[4];
 };
 
 /* A socket of a rank, as it stands in frames from it. */

@@ -113,6 +113,25 @@ static __always_inline void believe(struct packet *p, __u32 payload_bytes)
 	__sync_fetch_and_add(&p->rank->payload_bytes_received, payload_bytes);
 }
 
+/* A contribution was counted, as the last one to a sum or not: how long had the sum nothing else to wait for? crates/runtime/src/last.rs. */
+static __always_inline void count_last(struct packet *p, int completes)
+{
+	__u64 now = bpf_ktime_get_ns(), before = p->job->came_at;
+	__u32 i;
+
+	p->job->came_at = now;
+	if (!completes)
+		return;
+	__sync_fetch_and_add(&p->rank->completed, 1);
+	if (!before || now < before)
+		return;
+	__sync_fetch_and_add(&p->rank->awaited_ns, now - before);
+	for (i = 0; i < LATE_LIMITS; i++) {
+		if (now - before > p->job->late_ns[i])
+			__sync_fetch_and_add(&p->rank->late[i], 1);
+	}
+}
+
 /* Puts what is in `scratch` into the frame. */
 static __always_inline int store(struct xdp_md *ctx, struct fanin_scratch *s, __u32 behind_udp)
 {

@@ -118,6 +118,8 @@ static __always_inline int tree_contribution(struct packet *p, const struct cont
 	bpf_spin_unlock(&v->lock);
 	if (bytes > PAYLOAD_BYTES_MAX)
 		bytes = PAYLOAD_BYTES_MAX;
+	if (verdict.outcome == ADDED || verdict.outcome == COMPLETE)
+		count_last(p, verdict.outcome == COMPLETE);
 	switch (verdict.outcome) {
 	case ADDED:
 		return XDP_DROP;

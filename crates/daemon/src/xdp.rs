@@ -77,6 +77,7 @@ mod present {
     use std::time::Duration;
 
     use fanin_core::{Instant, JobId};
+    use fanin_runtime::LATE;
     use fanin_systems::OfferNumbers;
     use fanin_xdp::job::XdpRank;
     use fanin_xdp::layout::OP_REDUCES;
@@ -163,6 +164,7 @@ mod present {
                 },
                 port,
                 ranks: ranks.collect::<Result<_, _>>()?,
+                late: LATE,
             };
             let place = self.kernel.open(&job)?;
             Ok(Seat {
@@ -296,6 +298,9 @@ mod present {
                 peer.packets_dropped += rank.packets_dropped;
                 peer.packets_sent += rank.packets_sent;
                 peer.payload_bytes_sent += rank.payload_bytes_sent;
+                peer.last.completed += rank.completed;
+                peer.last.awaited_ps += rank.awaited.as_ps();
+                peer.last.late.iter_mut().zip(rank.late).for_each(|(to, count)| *to += count);
                 all.packets_received += rank.packets_received;
                 all.payload_bytes_received += rank.payload_bytes_received;
                 all.packets_sent += rank.packets_sent;

@@ -217,6 +217,13 @@ mod tests {
         assert_eq!(peer.accept(7, 1), Err(DropReason::TooOld));
         assert_eq!(peer.accept(8, 1_000_002), Err(DropReason::Unproven));
         assert_eq!(peers.get_mut(PeerIndex(1)).accept(7, 4), Ok(Restarted(false)));
+        // Who goes on with what these links say of themselves believes what comes next.
+        (1_000_002..1_008_000).for_each(|number| assert_eq!(peers.get_mut(PeerIndex(0)).accept(7, number), Ok(Restarted(false))));
+        let links = peers.links();
+        assert_eq!(links.iter().map(|(next, _)| *next).collect::<Vec<_>>(), [100, 5]);
+        peers.go_on(&links);
+        let peer = peers.get_mut(PeerIndex(0));
+        assert_eq!((peer.accept(7, 1_008_000), peer.accept(7, 1_000_001)), (Ok(Restarted(false)), Err(DropReason::TooOld)));
     }
 
     #[test]

@@ -138,6 +138,7 @@ pub fn header() -> String {
         ("JOBS_MAX", u64::from(layout::JOBS_MAX)),
         ("PAYLOAD_BYTES_MAX", u64::from(layout::PAYLOAD_BYTES_MAX)),
         ("FRAME_BYTES_MAX", layout::FRAME_BYTES_MAX as u64),
+        ("LATE_LIMITS", layout::LATE_LIMITS as u64),
         ("VERSIONS_MAX", u64::from(layout::VERSIONS_MAX)),
         ("JOB_HERE", layout::JOB_HERE),
         ("STATE_EMPTY", layout::EMPTY),

@@ -2,9 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use fanin_core::Duration;
 use fanin_systems::{SumOrder, SwitchMlParameters, System, TreeParameters};
 
-use crate::layout::{JOBS_MAX, OP_REDUCES, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};
+use crate::layout::{JOBS_MAX, LATE_LIMITS, OP_REDUCES, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};
 use crate::ops::OpTable;
 
 /// A system that has a program.
@@ -88,6 +89,8 @@ pub struct XdpJob {
     pub port: u16,
     /// By rank.
     pub ranks: Vec<XdpRank>,
+    /// The times that lateness is told apart by.
+    pub late: [Duration; LATE_LIMITS],
 }
 
 /// Why the kernel does not take a job. It goes on in user space then.

@@ -348,6 +348,7 @@ fn job_of(job: &XdpJob, first: u32) -> Vec<u8> {
     ] {
         JOB.set(&mut value, name, number);
     }
+    job.late.iter().enumerate().for_each(|(index, late)| JOB.set_item(&mut value, "late_ns", index, late.as_ps() / 1_000));
     job.ops.iter().enumerate().for_each(|(number, op)| JOB.set_item(&mut value, "ops", number, u64::from(*op)));
     value
 }

@@ -15,6 +15,9 @@ pub const FRAME_BYTES_MAX: usize = 1_600;
 /// Versions of slots, of all jobs together: two for each packet of a job's window. 24 MB.
 pub const VERSIONS_MAX: u32 = 16_384;
 
+/// Times that the lateness of a sum's last contribution is told apart by.
+pub const LATE_LIMITS: usize = 4;
+
 /// Why the program gives a frame of a job in the kernel to the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -75,6 +78,10 @@ pub const JOB: Record = Record {
         number("job", 2),
         number("system", 1),
         number("reserved", 1),
+        // When somebody contributed last, in ns.
+        number("came_at", 8),
+        // From how long on a sum that waits for its last contribution is late, in ns.
+        array("late_ns", 8, LATE_LIMITS),
         array("ops", 2, 256),
     ],
 };
@@ -96,6 +103,10 @@ pub const RANK: Record = Record {
         number("packets_dropped", 8),
         number("packets_sent", 8),
         number("payload_bytes_sent", 8),
+        // Sums that it completed, how long these had nothing else to wait for, and how many waited longer than each of the job's `late_ns`.
+        number("completed", 8),
+        number("awaited_ns", 8),
+        array("late", 8, LATE_LIMITS),
     ],
 };
 

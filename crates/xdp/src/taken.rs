@@ -1,9 +1,9 @@
 //! What a job had in the kernel: its counts, and all of its state when it leaves.
 
-use fanin_core::{DropReason, RetransmitReason};
+use fanin_core::{DropReason, Duration, RetransmitReason};
 use fanin_systems::AnyNode;
 
-use crate::layout::{AGGREGATING, COUNTS, DONE, RANK, Up, VERSION};
+use crate::layout::{AGGREGATING, COUNTS, DONE, LATE_LIMITS, RANK, Up, VERSION};
 
 /// What has passed between the program and a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,6 +18,12 @@ pub struct XdpRankCounts {
     pub packets_sent: u64,
     /// Bytes of their elements.
     pub payload_bytes_sent: u64,
+    /// Sums that it completed, as the last of all.
+    pub completed: u64,
+    /// How long these had nothing but it to wait for, together.
+    pub awaited: Duration,
+    /// Those among them that waited longer than each of [`XdpJob::late`](crate::XdpJob::late).
+    pub late: [u64; LATE_LIMITS],
 }
 
 impl XdpRankCounts {
@@ -30,6 +36,9 @@ impl XdpRankCounts {
             packets_dropped: get("packets_dropped"),
             packets_sent: get("packets_sent"),
             payload_bytes_sent: get("payload_bytes_sent"),
+            completed: get("completed"),
+            awaited: Duration::from_ns(get("awaited_ns")),
+            late: std::array::from_fn(|index| RANK.item(value, "late", index)),
         }
     }
 }
@@ -183,4 +192,30 @@ pub struct Taken {
     pub versions: Vec<TakenVersion>,
     /// By rank.
     pub numbers: Vec<Numbers>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_version_holds_comes_back_from_its_value() {
+        let version = TakenVersion {
+            slot: 3,
+            round: u32::MAX,
+            is_done: false,
+            arrived: 0b1011,
+            op: 9,
+            receiver: 2,
+            fingerprint: 0x1234_5678,
+            exponent: -126,
+            sum: (0..20).collect(),
+        };
+        for version in [TakenVersion { is_done: true, arrived: u64::MAX, sum: Vec::new(), ..version.clone() }, version] {
+            let value = version.value(64);
+            assert_eq!(VERSION.get(&value, "missing"), 64 - u64::from(version.arrived.count_ones()));
+            assert_eq!(TakenVersion::of(3, &value), Some(version));
+        }
+        assert_eq!(TakenVersion::of(0, &vec![0; VERSION.bytes()]), None);
+    }
 }

@@ -91,6 +91,7 @@ impl Shape {
             ops: self.ops(),
             port: PORT,
             ranks: (0..self.ranks).map(rank).collect(),
+            late: [Duration::ZERO, Duration::from_ms(10), Duration::from_ms(1_000), Duration::from_ms(100_000)],
         }
     }
 }

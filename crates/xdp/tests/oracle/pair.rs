@@ -51,7 +51,7 @@ impl Pair<'_> {
         let dropped: Vec<DropReason> =
             DropReason::ALL.iter().copied().filter(|reason| counts.dropped_for(*reason) > self.before.dropped_for(*reason)).collect();
         let up: Vec<Up> = Up::ALL.iter().copied().filter(|up| counts.up_for(*up) > self.before.up_for(*up)).collect();
-        self.before = counts;
+        let before = std::mem::replace(&mut self.before, counts);
         self.seen.extend(dropped.iter().map(|reason| reason.name().to_owned()));
         self.seen.extend(up.iter().map(|up| format!("up {}", up.name())));
         if run.action == PASS {
@@ -66,6 +66,12 @@ impl Pair<'_> {
             Word::Other => return Err(self.fails(format!("action {} for what is no contribution", run.action))),
         };
         let got = self.frames_of(&run)?;
+        // An answer goes to one rank; of a job of one rank it looks as a result does, but for the count.
+        let (last, before) = (&self.before.ranks[from as usize], before.ranks[from as usize].completed);
+        let completes = last.completed - before;
+        let is_sum = got.len() as u32 == self.shape.ranks && (self.shape.ranks > 1 || completes > 0);
+        prop_assert_eq!(completes, u64::from(is_sum), "sums that it completed");
+        prop_assert!(last.late[0] <= last.completed && last.late[3] == 0);
         self.seen.extend(sent.iter().map(|(_, bytes)| format!("kind {}{}", bytes[21], if bytes[6..8] == [0, 0] { " empty" } else { "" })));
         prop_assert_eq!(&got, &sent, "the kernel's packets on the left, the state machine's on the right");
         prop_assert_eq!(&dropped, &why, "reasons");
