@@ -185,6 +185,7 @@ def check() -> None:
     for what, loss, options in (
         ("integers", False, ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
         ("smallest integers", False, ["--dtype", "i16", "--op", "min", "--sizes", "1MiB", "--iterations", "20"]),
+        ("largest floats", False, ["--dtype", "f32", "--op", "maximum", "--sizes", "1MiB", "--iterations", "20"]),
         ("integers on a tree", False, ["tree", str(1 << 20), "20", "0"]),
         ("floats, and then integers", False, ["switchml", str(1 << 18), "400", "20"]),
         ("floats as block fixed point", False, ["--fixed-point", "--sizes", "1MiB", "--iterations", "20"]),

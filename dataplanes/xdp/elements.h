@@ -53,6 +53,12 @@ static __always_inline void add_words(struct fanin_version *v, struct fanin_scra
 	}
 }
 
+/* All bits of the elements whose highest bit is set. */
+static __always_inline __u64 spread(__u64 highest, __u32 bits)
+{
+	return highest | (highest - (highest >> bits));
+}
+
 /* The larger or the smaller of two elements. `flip` makes signed ones unsigned, in the same order. The difference of the lower bits has no
  * borrow from the next element, since the highest bit was set before; with the highest bits it says which one is larger. */
 static __always_inline void choose_words(struct fanin_version *v, struct fanin_scratch *s, __u32 at, __u32 words, __u64 high, __u32 bits,
@@ -72,9 +78,57 @@ static __always_inline void choose_words(struct fanin_version *v, struct fanin_s
 		mask = (x | high) - (y & ~high);
 		mask = ((x & ~y) | (~(x ^ y) & mask)) & high;
 		/* All bits of an element that is at least as large as the one that comes. */
-		mask |= mask - (mask >> bits);
-		mask ^= other;
+		mask = spread(mask, bits) ^ other;
 		v->sum[i] = (a & mask) | (b & ~mask);
+	}
+}
+
+/* `minimum` or `maximum` of IEEE 754-2019, in integers: the bits of floats are ordered as the floats are, once those of negative ones are turned
+ * round, -0 before +0. What is beyond infinity is a NaN, which wins, and is always the same one. */
+static __always_inline void choose_floats(struct fanin_version *v, struct fanin_scratch *s, __u32 at, __u32 words, __u64 high, __u32 bits,
+					  __u64 infinity, __u64 nan, __u64 other)
+{
+	__u32 i;
+
+	for (i = 0; i < WORDS_MAX; i++) {
+		__u64 a, b, x, y, mask, nans;
+
+		if (i >= words)
+			break;
+		a = v->sum[i];
+		b = U64(s, at + 8 * i);
+		x = a ^ (spread(a & high, bits) | high);
+		y = b ^ (spread(b & high, bits) | high);
+		mask = (x | high) - (y & ~high);
+		mask = spread(((x & ~y) | (~(x ^ y) & mask)) & high, bits) ^ other;
+		nans = ~(((infinity | high) - (a & ~high)) & ((infinity | high) - (b & ~high))) & high;
+		nans = spread(nans, bits);
+		v->sum[i] = (((a & mask) | (b & ~mask)) & ~nans) | (nan & nans);
+	}
+}
+
+/* The infinity and the NaN of a word's floats. */
+static __always_inline __u64 infinity_of(__u16 op)
+{
+	switch (op >> OP_LENGTH_SHIFT & 3) {
+	case 1:
+		return op & OP_BFLOAT ? INFINITY_BF16 : INFINITY_F16;
+	case 2:
+		return INFINITY_F32;
+	default:
+		return INFINITY_F64;
+	}
+}
+
+static __always_inline __u64 nan_of(__u16 op)
+{
+	switch (op >> OP_LENGTH_SHIFT & 3) {
+	case 1:
+		return op & OP_BFLOAT ? NAN_BF16 : NAN_F16;
+	case 2:
+		return NAN_F32;
+	default:
+		return NAN_F64;
 	}
 }
 
@@ -131,6 +185,8 @@ static __always_inline void reduce(struct fanin_version *v, struct fanin_scratch
 		add_words(v, s, at, words, high);
 	else if (kind == OP_KIND_MIN || kind == OP_KIND_MAX)
 		choose_words(v, s, at, words, high, 8 * length - 1, flip, kind == OP_KIND_MIN ? ~0ull : 0);
+	else if (kind == OP_KIND_MINIMUM || kind == OP_KIND_MAXIMUM)
+		choose_floats(v, s, at, words, high, 8 * length - 1, infinity_of(op), nan_of(op), kind == OP_KIND_MINIMUM ? ~0ull : 0);
 	else if (kind == OP_KIND_PROD)
 		multiply_words(v, s, at, words, length);
 	else

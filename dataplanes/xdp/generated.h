@@ -123,6 +123,7 @@
 #define OP_NEVER 8
 #define OP_LENGTH_SHIFT 4
 #define OP_SIGNED 64
+#define OP_BFLOAT 128
 #define OP_KIND_SHIFT 8
 #define OP_KIND_SUM 0
 #define OP_KIND_PROD 1
@@ -131,6 +132,16 @@
 #define OP_KIND_AND 4
 #define OP_KIND_OR 5
 #define OP_KIND_XOR 6
+#define OP_KIND_MINIMUM 7
+#define OP_KIND_MAXIMUM 8
+#define INFINITY_F32 0x7f8000007f800000ull
+#define NAN_F32 0x7fc000007fc00000ull
+#define INFINITY_F64 0x7ff0000000000000ull
+#define NAN_F64 0x7ff8000000000000ull
+#define INFINITY_F16 0x7c007c007c007c00ull
+#define NAN_F16 0x7e007e007e007e00ull
+#define INFINITY_BF16 0x7f807f807f807f80ull
+#define NAN_BF16 0x7fc07fc07fc07fc0ull
 
 /* A job. */
 struct fanin_job {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use fanin_core::{Address, DropReason, JobId, NodeId, RetransmitReason, Role, TrafficClass, Via, Wire};
+use fanin_core::{Address, DType, DropReason, JobId, NodeId, RetransmitReason, Role, TrafficClass, Via, Wire};
 use fanin_systems::AnyHeader;
 use fanin_wire::hop::HopHeader;
 use fanin_wire::layout::{Field, Layout, hop};
@@ -40,6 +40,15 @@ const fn crc_tables() -> [[u32; 256]; CRC_BYTES] {
         table += 1;
     }
     tables
+}
+
+/// A word of floats that are all this number.
+fn word_of(dtype: DType, number: f64) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < 8 {
+        dtype.push_f64(number, &mut bytes);
+    }
+    format!("0x{:016x}ull", bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)))
 }
 
 fn define(text: &mut String, name: &str, value: impl std::fmt::Display) {
@@ -150,11 +159,16 @@ pub fn header() -> String {
         ("OP_NEVER", layout::OP_NEVER.into()),
         ("OP_LENGTH_SHIFT", layout::OP_LENGTH_SHIFT.into()),
         ("OP_SIGNED", layout::OP_SIGNED.into()),
+        ("OP_BFLOAT", layout::OP_BFLOAT.into()),
         ("OP_KIND_SHIFT", layout::OP_KIND_SHIFT.into()),
     ];
     limits.into_iter().for_each(|(name, value)| define(&mut text, name, value));
     for kind in Kind::ALL {
         define(&mut text, &format!("OP_KIND_{}", upper(kind.name())), *kind as u8);
+    }
+    for dtype in DType::ALL.iter().filter(|dtype| dtype.is_float()) {
+        define(&mut text, &format!("INFINITY_{}", upper(dtype.name())), word_of(*dtype, f64::INFINITY));
+        define(&mut text, &format!("NAN_{}", upper(dtype.name())), word_of(*dtype, f64::NAN));
     }
     text += "\n";
     RECORDS.iter().for_each(|record| text += &record.c());

@@ -122,7 +122,7 @@ pub enum Refused {
     #[error("it brings operators along, which run in user space")]
     Operators,
     /// Elements that the kernel has no operator for, and a system that does nothing else.
-    #[error("its only operator is one of floats: the kernel's machine has none")]
+    #[error("its only operator is one of floats that the kernel does not have")]
     Floats,
     /// No IPv4.
     #[error("rank {0} has no IPv4 address")]

@@ -182,7 +182,7 @@ pub const DONE: u64 = 2;
 pub const OP_IS: u16 = 1;
 /// It comes as block fixed point.
 pub const OP_FIXED_POINT: u16 = 1 << 1;
-/// The program has it: of integers, lane by lane.
+/// The program has it.
 pub const OP_REDUCES: u16 = 1 << 2;
 /// Not even a copy is right: what all have contributed is divided, or the operator is the job's own.
 pub const OP_NEVER: u16 = 1 << 3;
@@ -190,10 +190,12 @@ pub const OP_NEVER: u16 = 1 << 3;
 pub const OP_LENGTH_SHIFT: u16 = 4;
 /// Elements are signed, where the order of two of them matters.
 pub const OP_SIGNED: u16 = 1 << 6;
+/// Of elements of two bytes that are floats: they are the upper half of a binary32.
+pub const OP_BFLOAT: u16 = 1 << 7;
 /// Bits from here on: the [`Kind`].
 pub const OP_KIND_SHIFT: u16 = 8;
 
-/// What is done with two integers.
+/// What is done with two elements: integers, where nothing else is said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -211,11 +213,16 @@ pub enum Kind {
     Or,
     /// Bits of one of them.
     Xor,
+    /// Of floats, the smaller one, or a NaN.
+    Minimum,
+    /// Of floats, the larger one, or a NaN.
+    Maximum,
 }
 
 impl Kind {
     /// All of them, by number.
-    pub const ALL: &'static [Kind] = &[Kind::Sum, Kind::Prod, Kind::Min, Kind::Max, Kind::And, Kind::Or, Kind::Xor];
+    pub const ALL: &'static [Kind] =
+        &[Kind::Sum, Kind::Prod, Kind::Min, Kind::Max, Kind::And, Kind::Or, Kind::Xor, Kind::Minimum, Kind::Maximum];
 
     /// Its name in the header.
     pub const fn name(self) -> &'static str {
@@ -227,6 +234,8 @@ impl Kind {
             Kind::And => "and",
             Kind::Or => "or",
             Kind::Xor => "xor",
+            Kind::Minimum => "minimum",
+            Kind::Maximum => "maximum",
         }
     }
 }

@@ -12,6 +12,7 @@ use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_xdp::XdpSystem;
 use fanin_xdp::job::{XdpJob, XdpRank};
+use fanin_xdp::layout::OP_REDUCES;
 use fanin_xdp::ops::{self, OpTable};
 
 pub const EPOCH: u32 = 0x1234_5678;
@@ -22,6 +23,11 @@ const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 pub const LOOPBACK: u32 = 1;
 const HEADERS: usize = 42;
 const SWITCH_ETHERNET: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+/// All that the program has an operator for.
+pub fn ops_here() -> Vec<ElementOp> {
+    ElementOp::all().filter(|op| ops::table_of_one(*op)[0] & OP_REDUCES != 0).collect()
+}
 
 /// What a job is like.
 #[derive(Clone, Copy, Debug)]

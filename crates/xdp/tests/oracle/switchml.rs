@@ -6,14 +6,14 @@ use fanin_xdp::XdpSystem;
 use fanin_xdp::layout::{OP_FIXED_POINT, OP_IS, OP_REDUCES};
 use proptest::prelude::*;
 
-use crate::common::{Shape, contribution};
+use crate::common::{Shape, contribution, ops_here};
 use crate::trace::{Step, campaign};
 
 fn shape() -> impl Strategy<Value = Shape> {
     let ranks = prop_oneof![8 => 1u32..5, 1 => Just(33u32), 1 => Just(64u32)];
     let block_bytes = prop_oneof![Just(8u32), Just(64u32), Just(1_408u32)];
-    let integers: Vec<ElementOp> = ElementOp::all().filter(|op| !op.dtype.is_float()).collect();
-    let first = prop_oneof![3 => Just(ElementOp::I32_SUM), 3 => prop::sample::select(integers), 1 => Just(ElementOp::F32_SUM)];
+    let here = ops_here();
+    let first = prop_oneof![3 => Just(ElementOp::I32_SUM), 3 => prop::sample::select(here), 1 => Just(ElementOp::F32_SUM)];
     (ranks, 1u32..4, block_bytes, any::<bool>(), first).prop_map(|(ranks, pool, block_bytes, fixed_point, first)| Shape {
         ranks,
         system: XdpSystem::SwitchMl,
@@ -33,8 +33,8 @@ fn call(shape: &Shape, number: usize) -> CallLabel {
     match number % 16 {
         0..4 => CallLabel::NONE,
         4..10 => {
-            let integers: Vec<ElementOp> = ElementOp::all().filter(|op| !op.dtype.is_float()).collect();
-            let ElementOp { dtype, operator } = integers[(number / 16 * 6 + number % 16 - 4) % integers.len()];
+            let here = ops_here();
+            let ElementOp { dtype, operator } = here[(number / 16 * 6 + number % 16 - 4) % here.len()];
             label(op(dtype, operator))
         }
         10 => label(op(DType::F32, Operator::Max)),
@@ -61,8 +61,7 @@ fn datagram(shape: &Shape, step: &Step, rounds: u32, calls: u8) -> Vec<u8> {
     // Only one rank has something where elements are copied.
     let copies = table[usize::from(call.op)] & (OP_REDUCES | OP_IS) == OP_IS && step.odd == 0 && call != CallLabel::NONE;
     let bytes = if step.empty || copies && step.rank % shape.ranks != at.round % shape.ranks { 0 } else { full.max(0) as usize };
-    let payload: Vec<u8> =
-        (0..bytes).map(|index| (index as u8).wrapping_mul(step.seed) ^ step.seed.rotate_left(index as u32 % 8)).collect();
+    let payload = step.elements(bytes);
     contribution(at, step.attempt, (scaled ^ (step.odd % 7 == 1)).then_some(step.exponent), call, &payload)
 }
 

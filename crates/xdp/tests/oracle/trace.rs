@@ -44,6 +44,38 @@ pub struct Step {
     pub back: bool,
 }
 
+/// Zeros, infinities, NaNs, the smallest and the largest numbers, of elements of all lengths.
+const SPECIAL: [u64; 16] = [
+    0,
+    0x8000_0000_0000_0000,
+    0x8000_0000_8000_0000,
+    0x8000_8000_8000_8000,
+    0x7ff0_0000_0000_0000,
+    0xfff0_0000_0000_0000,
+    0xfff0_0000_0000_0001,
+    0x7f80_0000_ff80_0000,
+    0x7f80_0001_ffc0_0002,
+    0x7c00_fc00_7e00_fc01,
+    0x7f80_ff80_7fc0_ff81,
+    0x7f7f_ffff_ff7f_ffff,
+    0x0000_0001_8000_0001,
+    0x0001_8001_7fff_ffff,
+    0x7f80_ff01_8000_01fe,
+    u64::MAX,
+];
+
+impl Step {
+    /// What it contributes.
+    pub fn elements(&self, bytes: usize) -> Vec<u8> {
+        let seed = self.seed;
+        if seed.is_multiple_of(4) {
+            let word = |at: usize| SPECIAL[(at + usize::from(seed / 4)) % SPECIAL.len()].to_le_bytes();
+            return (0..bytes).map(|index| word(index / 8)[index % 8]).collect();
+        }
+        (0..bytes).map(|index| (index as u8).wrapping_mul(seed) ^ seed.rotate_left(index as u32 % 8)).collect()
+    }
+}
+
 pub fn step() -> impl Strategy<Value = Step> {
     let damage = prop_oneof![
         12 => Just(Damage::None),

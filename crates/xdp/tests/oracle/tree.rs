@@ -1,18 +1,17 @@
 //! A static tree of one switch.
 
-use fanin_core::ElementOp;
 use fanin_wire::tree::TreeHeader;
 use fanin_xdp::XdpSystem;
 use proptest::prelude::*;
 
-use crate::common::{Shape, contribution_of};
+use crate::common::{Shape, contribution_of, ops_here};
 use crate::trace::{Step, campaign};
 
 fn shape() -> impl Strategy<Value = Shape> {
     let ranks = prop_oneof![8 => 1u32..5, 1 => Just(33u32), 1 => Just(64u32)];
     let block_bytes = prop_oneof![Just(8u32), Just(64u32), Just(1_408u32)];
-    let integers: Vec<ElementOp> = ElementOp::all().filter(|op| !op.dtype.is_float()).collect();
-    (ranks, 1u32..6, block_bytes, prop::sample::select(integers)).prop_map(|(ranks, pool, block_bytes, first)| Shape {
+    let here = ops_here();
+    (ranks, 1u32..6, block_bytes, prop::sample::select(here)).prop_map(|(ranks, pool, block_bytes, first)| Shape {
         system: XdpSystem::Tree,
         ranks,
         pool,
@@ -32,8 +31,7 @@ fn datagram(shape: &Shape, step: &Step, rounds: u32, _calls: u8) -> Vec<u8> {
         .wrapping_add_signed(i32::from(step.drift) * window as i32);
     let full = i64::from(shape.block_bytes) - i64::from(block % 3 == 1) * 8 + i64::from(step.more);
     let bytes = if step.empty && step.odd != 0 { 0 } else { full.max(0) as usize };
-    let payload: Vec<u8> =
-        (0..bytes).map(|index| (index as u8).wrapping_mul(step.seed) ^ step.seed.rotate_left(index as u32 % 8)).collect();
+    let payload = step.elements(bytes);
     contribution_of(&TreeHeader::Contribution { block, attempt: step.attempt }.into(), &payload)
 }
 
