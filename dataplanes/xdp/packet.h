@@ -92,7 +92,7 @@ static __always_inline int refuse(struct packet *p, int wrong)
 	return (__u32)wrong < sizeof(p->counts->dropped) / 8 ? drop(p->counts, wrong) : XDP_DROP;
 }
 
-/* The way to a rank is the way from it: it has contributed before anything is sent to it. */
+/* The way to a rank is the way from it. Until it has contributed here, it is the one that user space knows. */
 static __always_inline void learn(struct fanin_scratch *s, struct fanin_rank *rank)
 {
 	if (*(__u32 *)(rank->ethernet + 2) != U32(s, ETHERNET_SOURCE + 2) || *(__u16 *)rank->ethernet != U16(s, ETHERNET_SOURCE) ||

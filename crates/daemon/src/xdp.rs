@@ -145,12 +145,17 @@ mod present {
             let table = neighbours::table().map_err(|error| Refused::Kernel(error.to_string()))?;
             let ranks = open.ranks.iter().enumerate().map(|(rank, socket)| {
                 let IpAddr::V4(ip) = socket.ip() else { return Err(Refused::Family(rank)) };
-                let name = neighbours::device_of(&table, ip);
-                let device = self.devices.iter().find(|device| Some(device.name.as_str()) == name).ok_or_else(|| {
+                let found = neighbours::device_of(&table, ip).and_then(|(name, ethernet)| {
+                    let device = self.devices.iter().find(|device| device.name == name)?;
+                    Some((device, ethernet))
+                });
+                let (device, ethernet) = found.ok_or_else(|| {
                     let devices: Vec<&str> = self.devices.iter().map(|device| device.name.as_str()).collect();
                     Refused::NoNeighbour { rank, ip, devices: devices.join(", ") }
                 })?;
-                Ok(XdpRank { socket: SocketAddrV4::new(ip, socket.port()), ifindex: device.ifindex })
+                let socket = SocketAddrV4::new(ip, socket.port());
+                let from = neighbours::own_address(socket).map_err(|error| Refused::Kernel(error.to_string()))?;
+                Ok(XdpRank { socket, ifindex: device.ifindex, ethernet: [ethernet, device.ethernet], from })
             });
             let job = XdpJob {
                 job: open.job_id,

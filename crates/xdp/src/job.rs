@@ -68,6 +68,10 @@ pub struct XdpRank {
     pub socket: SocketAddrV4,
     /// The number of the device that it is behind.
     pub ifindex: u32,
+    /// Ethernet addresses of frames to it: its own, and ours.
+    pub ethernet: [[u8; 6]; 2],
+    /// Our address on the way to it.
+    pub from: Ipv4Addr,
 }
 
 /// A job.

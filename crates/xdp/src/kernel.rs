@@ -359,7 +359,9 @@ fn rank_of(job: &XdpJob, rank: usize) -> Vec<u8> {
     let bytes = |value: &mut Vec<u8>, name, bytes: &[u8]| {
         bytes.iter().enumerate().for_each(|(at, byte)| RANK.set_item(value, name, at, u64::from(*byte)));
     };
-    bytes(&mut value, "ip", &[[0; 4], rank.socket.ip().octets()].concat());
+    // What the program learns is known of all ranks from the beginning: some may have contributed in user space only.
+    bytes(&mut value, "ethernet", rank.ethernet.as_flattened());
+    bytes(&mut value, "ip", &[rank.from.octets(), rank.socket.ip().octets()].concat());
     bytes(&mut value, "ports", &[job.port.to_be_bytes(), rank.socket.port().to_be_bytes()].concat());
     RANK.set(&mut value, "ifindex", rank.ifindex.into());
     value

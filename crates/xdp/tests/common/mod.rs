@@ -87,7 +87,8 @@ impl Shape {
 
     /// For the kernel.
     pub fn job(&self) -> XdpJob {
-        let rank = |rank: u32| XdpRank { socket: socket(rank), ifindex: LOOPBACK };
+        let rank =
+            |rank: u32| XdpRank { socket: socket(rank), ifindex: LOOPBACK, ethernet: [ethernet(rank), SWITCH_ETHERNET], from: SWITCH };
         XdpJob {
             job: JOB,
             system: self.system,

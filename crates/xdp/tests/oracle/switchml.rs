@@ -2,11 +2,11 @@
 
 use fanin_core::{DType, ElementOp, Operator};
 use fanin_wire::switchml::{CallLabel, SlotUse};
-use fanin_xdp::XdpSystem;
 use fanin_xdp::layout::{OP_FIXED_POINT, OP_IS, OP_REDUCES};
+use fanin_xdp::{Kernel, XdpSystem};
 use proptest::prelude::*;
 
-use crate::common::{Shape, contribution, ops_here};
+use crate::common::{LOOPBACK, Shape, contribution, frame, ops_here};
 use crate::trace::{Step, campaign};
 
 fn shape() -> impl Strategy<Value = Shape> {
@@ -63,6 +63,23 @@ fn datagram(shape: &Shape, step: &Step, rounds: u32, calls: u8) -> Vec<u8> {
     let bytes = if step.empty || copies && step.rank % shape.ranks != at.round % shape.ranks { 0 } else { full.max(0) as usize };
     let payload = step.elements(bytes);
     contribution(at, step.attempt, (scaled ^ (step.odd % 7 == 1)).then_some(step.exponent), call, &payload)
+}
+
+#[test]
+#[ignore = "needs CAP_BPF and CAP_NET_ADMIN"]
+fn answers_go_where_the_last_contribution_came_from() {
+    let kernel = Kernel::load().unwrap_or_else(|error| panic!("{error}"));
+    let (system, first) = (XdpSystem::SwitchMl, ElementOp::I32_SUM);
+    let shape = Shape { system, ranks: 1, pool: 1, block_bytes: 8, fixed_point: false, first };
+    let place = kernel.open(&shape.job()).unwrap();
+    let mut packet = frame(0, &contribution(SlotUse { slot: 0, round: 0 }, 0, None, CallLabel::NONE, &[1; 8]));
+    // Another network card, and another address of ours.
+    packet[..12].copy_from_slice(&[2, 0, 0, 0, 9, 9, 2, 0, 0, 0, 7, 7]);
+    packet[33] = 99;
+    let result = kernel.test(&packet, LOOPBACK, 1).unwrap();
+    let copy = kernel.test_exit(&result.frame, LOOPBACK).unwrap().frame;
+    assert_eq!((&copy[..12], copy[29]), (&[2, 0, 0, 0, 7, 7, 2, 0, 0, 0, 9, 9][..], 99));
+    kernel.close(place);
 }
 
 const EXPECTED: &[&str] = &[
