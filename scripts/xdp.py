@@ -5,8 +5,8 @@
     bench   the program in the kernel and the switch in user space, in turns, on the same links: time of an allreduce, and what of the
             processors a contribution costs
 
-Needs root, iproute2, a program that was built with `--features xdp`, and beside it the example `rank` of the crate fanin-daemon; with loss also
-clang. FANIN_PROGRAM names the program. Python's standard library only.
+Needs root, iproute2, a program that was built with `--features xdp`, and beside it the example `rank` of the crate fanin-daemon; with
+loss also clang. FANIN_PROGRAM names the program. Python's standard library only.
 """
 
 from __future__ import annotations
