@@ -121,7 +121,7 @@ CHECKS = [
     Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
     # The switch in the kernel: its packets are the state machine's, and jobs over links between namespaces are exact.
     Check("xdp-oracle", needs_xdp, ["cargo", "test", "--locked", "-p", "fanin-xdp", "--features", "kernel", "--", "--ignored", "--nocapture", "--skip", "minutes_of"]),
-    Check("xdp", needs_xdp, ["sh", "-ec", f"cargo build --locked -p fanin --features xdp --target-dir target/xdp && FANIN_PROGRAM=target/xdp/debug/fanin {sys.executable} scripts/xdp.py check"]),
+    Check("xdp", needs_xdp, ["sh", "-ec", f"cargo build --locked -p fanin --features xdp --target-dir target/xdp && cargo build --locked -p fanin-daemon --example rank --target-dir target/xdp && FANIN_PROGRAM=target/xdp/debug/fanin {sys.executable} scripts/xdp.py check"]),
     # The switches on DPDK's software pipeline: their packets are the state machines'.
     Check("dpdk", dpdk.obstacle, ["sh", "-ec", f"cargo build --locked -p fanin-p4 && {sys.executable} scripts/dpdk.py"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.

@@ -5,8 +5,8 @@
     bench   the program in the kernel and the switch in user space, in turns, on the same links: time of an allreduce, and what of the
             processors a contribution costs
 
-Needs root, iproute2, and a program that was built with `--features xdp`; with loss also clang. FANIN_PROGRAM names the program. Python's
-standard library only.
+Needs root, iproute2, a program that was built with `--features xdp`, and beside it the example `rank` of the crate fanin-daemon; with
+loss also clang. FANIN_PROGRAM names the program. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = os.environ.get("FANIN_PROGRAM", str(ROOT / "target" / "debug" / "fanin"))
+#: Asks for jobs that `fanin bench` does not have: crates/daemon/examples/rank.rs.
+RANK = str(Path(PROGRAM).parent / "examples" / "rank")
 SUBNET = "10.232"
 PORT, HTTP = 7_700, 9_470
 TIMEOUT_S = 120
@@ -138,14 +140,26 @@ def metrics(net: Net) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
+def communicator(switch: str, rank: int, world: int, options: Sequence[str]) -> list[str]:
+    """A rank that has a communicator."""
+    command = [PROGRAM, "bench", "allreduce", "--rank", str(rank), "--world", str(world), "--transport", "udp", "--format", "json"]
+    return [*command, "--switch", switch, "--timeout", "60s", *options]
+
+
+def plain(switch: str, rank: int, world: int, options: Sequence[str]) -> list[str]:
+    """A rank without one; options are the system, bytes, sums of integers, sums of floats before them."""
+    system, *numbers = options
+    return [RANK, system, switch, str(rank), str(world), *numbers]
+
+
 def run(net: Net, *options: str) -> tuple[list[dict], dict[str, float]]:
-    """Ranks of one job; gives rank 0's rows, and the switch's metrics half a second after the beginning."""
+    """Ranks of one job; gives rank 0's rows, and the switch's metrics as they were last seen while the job ran."""
     environment = {**os.environ, "FANIN_FALLBACK": "error"}
+    command = communicator if options[0].startswith("--") else plain
     ranks = []
     for rank in range(net.ranks):
-        command = [PROGRAM, "bench", "allreduce", "--rank", str(rank), "--world", str(net.ranks), "--transport", "udp", "--format", "json"]
-        command += ["--switch", f"{net.switch_address(rank)}:{PORT}", "--timeout", "60s", *options]
-        ranks.append(subprocess.Popen([*net.inside(rank), *command], stdout=subprocess.PIPE, text=True, env=environment))
+        arguments = command(f"{net.switch_address(rank)}:{PORT}", rank, net.ranks, options)
+        ranks.append(subprocess.Popen([*net.inside(rank), *arguments], stdout=subprocess.PIPE, text=True, env=environment))
     seen: dict[str, float] = {}
     end = time.monotonic() + TIMEOUT_S
     while any(process.poll() is None for process in ranks):
@@ -170,10 +184,16 @@ def check() -> None:
     """Sums are exact."""
     for what, loss, options in (
         ("integers", False, ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+        ("smallest integers", False, ["--dtype", "i16", "--op", "min", "--sizes", "1MiB", "--iterations", "20"]),
+        ("largest floats", False, ["--dtype", "f32", "--op", "maximum", "--sizes", "1MiB", "--iterations", "20"]),
+        ("integers on a tree", False, ["tree", str(1 << 20), "20", "0"]),
+        ("floats, and then integers", False, ["switchml", str(1 << 18), "400", "20"]),
         ("floats as block fixed point", False, ["--fixed-point", "--sizes", "1MiB", "--iterations", "20"]),
         ("floats, which leave the kernel", False, ["--sizes", "4KiB,1MiB", "--iterations", "20"]),
         ("integers, with loss", True, ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
         ("floats as block fixed point, with loss", True, ["--fixed-point", "--sizes", "1MiB", "--iterations", "20"]),
+        ("integers on a tree, with loss", True, ["tree", str(1 << 20), "20", "0"]),
+        ("floats, and then integers, with loss", True, ["switchml", str(1 << 18), "100", "4"]),
         ("floats, with loss", True, ["--sizes", "4KiB,1MiB", "--iterations", "20"]),
     ):
         with tempfile.TemporaryDirectory() as folder, Net(4) as net:
@@ -188,8 +208,13 @@ def check() -> None:
             again = sum(series(seen, "fanin_switch_retransmitted_packets_total").values())
             times = ", ".join(f"{row['size_bytes']} B {row['time_us']:.0f} us" for row in rows)
             print(f"{what}: {wrong} wrong, {times}; seen in the kernel: {here}, up: {up}, sent again: {again:.0f}", flush=True)
+            if not sum(series(seen, "fanin_switch_rank_completed_sums_total").values()):
+                raise Failed(f"{what}: no rank was the last to contribute to a sum")
             if wrong or here is None:
                 raise Failed(f"{what}: {wrong} elements are wrong, in the kernel: {here}")
+            # It has left the kernel for the floats, and is back there at the end.
+            if "and then" in what and (here != 1 or not up["operator"]):
+                raise Failed(f"{what}: in the kernel: {here}, gone up: {up}")
 
 
 def compiled(name: str, folder: str) -> str:
@@ -209,6 +234,7 @@ def bench(rounds: int, ranks: int) -> None:
     cases = [
         ("4 KiB", ["--dtype", "i32", "--sizes", "4KiB", "--iterations", "1000"]),
         ("1 MiB", ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+        ("1 MiB, tree", ["tree", str(1 << 20), "20", "0"]),
     ]
     os.environ["FANIN_PAYLOAD"] = "1408"
     found: dict[tuple[str, str], list[tuple[float, ...]]] = {}

@@ -14,7 +14,7 @@ fn main() {
         return;
     }
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    compile("switchml", &folder.join("switchml.bpf.o"));
+    compile("switch", &folder.join("switch.bpf.o"));
 }
 
 fn compile(program: &str, object: &Path) {

@@ -21,7 +21,7 @@
 /* All that follows the hop header: the system's number, its header, elements, padding. */
 #define REST (HOP + HOP_BYTES)
 /* The system's header. */
-#define SML (REST + TAG_BYTES)
+#define HEAD (REST + TAG_BYTES)
 
 #define ETHERNET_IPV4 0x0800
 #define IP_VERSION_LENGTH 0x45

@@ -58,8 +58,25 @@
 #define SML_BYTES_CONTRIBUTION_WITH_A_CALL 15
 #define SML_KIND_SCALED_CONTRIBUTION_WITH_A_CALL 8
 #define SML_BYTES_SCALED_CONTRIBUTION_WITH_A_CALL 19
-#define SML_RECEIVER_ALL 65535
-#define SML_SUSPECT_IS_RANK 1
+
+#define TREE_ATTEMPT 1
+#define TREE_SUSPECT_KIND 1
+#define TREE_BLOCK 4
+#define TREE_SUSPECT 8
+#define TREE_KIND_CONTRIBUTION 1
+#define TREE_BYTES_CONTRIBUTION 8
+#define TREE_KIND_AGGREGATE 2
+#define TREE_BYTES_AGGREGATE 8
+#define TREE_KIND_WAITING 3
+#define TREE_BYTES_WAITING 12
+#define TREE_KIND_REJECTED 4
+#define TREE_BYTES_REJECTED 8
+
+#define HEADER_BYTES_MIN 8
+#define SYSTEM_SWITCHML 4
+#define SYSTEM_TREE 1
+#define RECEIVER_ALL 65535
+#define SUSPECT_IS_RANK 1
 
 #define DROP_QUEUE_FULL 0
 #define DROP_HOST_BUSY 1
@@ -94,6 +111,7 @@
 #define JOBS_MAX 64
 #define PAYLOAD_BYTES_MAX 1408
 #define FRAME_BYTES_MAX 1600
+#define LATE_LIMITS 4
 #define VERSIONS_MAX 16384
 #define JOB_HERE 1
 #define STATE_EMPTY 0
@@ -101,9 +119,29 @@
 #define STATE_DONE 2
 #define OP_IS 1
 #define OP_FIXED_POINT 2
-#define OP_ADDS 4
+#define OP_REDUCES 4
 #define OP_NEVER 8
 #define OP_LENGTH_SHIFT 4
+#define OP_SIGNED 64
+#define OP_BFLOAT 128
+#define OP_KIND_SHIFT 8
+#define OP_KIND_SUM 0
+#define OP_KIND_PROD 1
+#define OP_KIND_MIN 2
+#define OP_KIND_MAX 3
+#define OP_KIND_AND 4
+#define OP_KIND_OR 5
+#define OP_KIND_XOR 6
+#define OP_KIND_MINIMUM 7
+#define OP_KIND_MAXIMUM 8
+#define INFINITY_F32 0x7f8000007f800000ull
+#define NAN_F32 0x7fc000007fc00000ull
+#define INFINITY_F64 0x7ff0000000000000ull
+#define NAN_F64 0x7ff8000000000000ull
+#define INFINITY_F16 0x7c007c007c007c00ull
+#define NAN_F16 0x7e007e007e007e00ull
+#define INFINITY_BF16 0x7f807f807f807f80ull
+#define NAN_BF16 0x7fc07fc07fc07fc0ull
 
 /* A job. */
 struct fanin_job {
@@ -117,7 +155,9 @@ struct fanin_job {
 	__u16 job;
 	__u8 system;
 	__u8 reserved;
-	__u8 ops[256];
+	__u64 came_at;
+	__u64 late_ns[4];
+	__u16 ops[256];
 };
 
 /* A rank of a job: addresses as they stand in frames to it. The program learns Ethernet addresses and our own IP address. */
@@ -134,6 +174,9 @@ struct fanin_rank {
 	__u64 packets_dropped;
 	__u64 packets_sent;
 	__u64 payload_bytes_sent;
+	__u64 completed;
+	__u64 awaited_ns;
+	__u64 late[4];
 };
 
 /* A socket of a rank, as it stands in frames from it. */
@@ -171,6 +214,10 @@ struct fanin_counts {
 struct fanin_scratch {
 	__u8 frame[1600];
 	__u8 room[64];
+	__u32 place;
+	__u32 number;
+	__u32 bytes;
+	__u32 reserved;
 };
 
 static const __u32 crc_table[16][256] = {

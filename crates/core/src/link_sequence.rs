@@ -103,6 +103,11 @@ impl LinkSequence {
         self.epoch
     }
 
+    /// The low half of a number near those that came last: for [`LinkSequence::agree`], by who goes on with the link.
+    pub const fn near(&self) -> u32 {
+        self.track.window.middle() as u32
+    }
+
     /// The other end lives in this epoch from now on, which is known for sure. `low` is the low half of a number that it has used, or 0
     /// at the beginning. False where it has long left that epoch.
     pub fn agree(&mut self, epoch: u32, low: u32) -> bool {

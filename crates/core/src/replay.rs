@@ -53,10 +53,16 @@ impl ReplayWindow {
     /// give a datagram two to live.
     #[inline]
     pub fn whole(&self, low: u32) -> u64 {
-        let near = self.base + Self::SPAN;
+        let near = self.middle();
         let ahead = low.wrapping_sub(near as u32);
         // Nothing is before the first.
         near.checked_add_signed(i64::from(ahead as i32)).unwrap_or(u64::from(low))
+    }
+
+    /// A number near the newest ones: what is later is in the window's upper part, or beyond it.
+    #[inline]
+    pub const fn middle(&self) -> u64 {
+        self.base + Self::SPAN
     }
 
     /// One past the last number of the window.

@@ -76,7 +76,7 @@ impl JobWorker {
         let how = DriverConfig { sender, datagram_bytes_max, epoch, peers_epoch: epoch, ..DriverConfig::default() };
         let mut driver = SwitchDriver::new(socket, node, config, &how).map_err(|error| error.to_string())?;
         let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
-        let seat = plane.and_then(|plane| take_seat(plane, open, operators, port)).map(Arc::new);
+        let seat = plane.and_then(|plane| take_seat(plane, open, operators, (port, driver.node()))).map(Arc::new);
         let stop = Arc::new(AtomicBool::new(false));
         let (told, in_kernel) = (stop.clone(), seat.clone());
         #[cfg(test)]
@@ -87,7 +87,7 @@ impl JobWorker {
                 #[cfg(test)]
                 tests::panic_if_doomed(&name, &mut driver);
                 if let Some(seat) = &in_kernel {
-                    seat.stay(&mut driver, || told.load(Ordering::Relaxed))?;
+                    seat.run(&mut driver, &told)?;
                 }
                 driver.run(&told)
             }));
@@ -153,8 +153,8 @@ impl Drop for JobWorker {
 }
 
 /// Gives a job to the program in the kernel, if that takes it; says why not.
-fn take_seat(plane: &Plane, open: &OpenJob, operators: &[CustomOperator], port: u16) -> Option<Seat> {
-    match plane.seat(open, operators, port) {
+fn take_seat(plane: &Plane, open: &OpenJob, operators: &[CustomOperator], at: (u16, &AnyNode<[u8]>)) -> Option<Seat> {
+    match plane.seat(open, operators, at) {
         Ok(seat) => Some(seat),
         Err(why) => {
             tracing::info!(job = open.name, job_id = open.job_id, why, "sums in user space");

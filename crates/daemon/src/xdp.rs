@@ -1,7 +1,8 @@
 //! Jobs in the kernel: with `--xdp` a program at the devices' entrance sums for jobs that it can take, and this process goes on with those that
-//! it cannot, or not any more. Without the feature `xdp` there is no such program.
+//! it cannot, for as long as it cannot. Without the feature `xdp` there is no such program.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use fanin_control::OpenJob;
 use fanin_operator::CustomOperator;
@@ -44,13 +45,13 @@ mod absent {
                 .into())
         }
 
-        pub(crate) fn seat(&self, _open: &OpenJob, _operators: &[CustomOperator], _port: u16) -> Result<Seat, String> {
+        pub(crate) fn seat(&self, _open: &OpenJob, _operators: &[CustomOperator], _at: (u16, &AnyNode<[u8]>)) -> Result<Seat, String> {
             match *self {}
         }
     }
 
     impl Seat {
-        pub(crate) fn stay(&self, _driver: &mut SwitchDriver<AnyNode<[u8]>>, _is_told: impl Fn() -> bool) -> std::io::Result<()> {
+        pub(crate) fn run(&self, _driver: &mut SwitchDriver<AnyNode<[u8]>>, _stop: &AtomicBool) -> std::io::Result<()> {
             match *self {}
         }
 
@@ -71,20 +72,34 @@ mod absent {
 #[cfg(feature = "xdp")]
 mod present {
     use std::net::{IpAddr, SocketAddrV4};
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::Ordering;
     use std::sync::{Arc, Mutex, PoisonError};
     use std::time::Duration;
 
     use fanin_core::{Instant, JobId};
-    use fanin_systems::{OfferNumbers, System};
+    use fanin_runtime::LATE;
+    use fanin_systems::OfferNumbers;
     use fanin_xdp::job::XdpRank;
+    use fanin_xdp::layout::OP_REDUCES;
     use fanin_xdp::neighbours::{self, Device};
-    use fanin_xdp::{Kernel, Refused, Up, XdpCounts, XdpJob, ops, resume};
+    use fanin_xdp::ops::OpTable;
+    use fanin_xdp::taken::Numbers;
+    use fanin_xdp::{Kernel, Refused, Taken, TakenVersion, Up, XdpCounts, XdpJob, XdpSystem, kept, ops, resume};
 
     use super::*;
 
     /// How often a job's thread looks whether it is wanted while the program sums. What comes up wakes it at once.
     const LOOK: Duration = Duration::from_millis(100);
+
+    /// How long a job stays in user space at least, and at most when it has left the kernel several times.
+    const REST_MIN: Duration = Duration::from_secs(1);
+    const REST_MAX: Duration = Duration::from_secs(64);
+
+    /// Uses of slots, by number and round, whose elements the program could not add, and copies only where one rank has any.
+    fn foreign(versions: &[TakenVersion], ops: &OpTable) -> Vec<(u16, u32)> {
+        let is_foreign = |version: &&TakenVersion| ops[usize::from(version.op)] & OP_REDUCES == 0 && !version.sum.is_empty();
+        versions.iter().filter(is_foreign).map(|version| (version.slot, version.round)).collect()
+    }
 
     /// The program, and where it is attached.
     #[derive(Debug)]
@@ -113,36 +128,48 @@ mod present {
         ///
         /// # Errors
         /// Why it is not for the program, in words.
-        pub(crate) fn seat(&self, open: &OpenJob, operators: &[CustomOperator], port: u16) -> Result<Seat, String> {
-            self.try_seat(open, operators, port).map_err(|refused| refused.to_string())
+        pub(crate) fn seat(
+            &self,
+            open: &OpenJob,
+            operators: &[CustomOperator],
+            (port, empty): (u16, &AnyNode<[u8]>),
+        ) -> Result<Seat, String> {
+            self.try_seat(open, operators, (port, empty)).map_err(|refused| refused.to_string())
         }
 
-        fn try_seat(&self, open: &OpenJob, operators: &[CustomOperator], port: u16) -> Result<Seat, Refused> {
-            if !matches!(open.system, System::SwitchMl(_)) {
-                return Err(Refused::System(open.system.name()));
-            }
+        fn try_seat(&self, open: &OpenJob, operators: &[CustomOperator], (port, empty): (u16, &AnyNode<[u8]>)) -> Result<Seat, Refused> {
+            let system = XdpSystem::of(&open.system).ok_or_else(|| Refused::System(open.system.name()))?;
             if !operators.is_empty() {
                 return Err(Refused::Operators);
             }
             let table = neighbours::table().map_err(|error| Refused::Kernel(error.to_string()))?;
             let ranks = open.ranks.iter().enumerate().map(|(rank, socket)| {
                 let IpAddr::V4(ip) = socket.ip() else { return Err(Refused::Family(rank)) };
-                let name = neighbours::device_of(&table, ip);
-                let device = self.devices.iter().find(|device| Some(device.name.as_str()) == name).ok_or_else(|| {
+                let found = neighbours::device_of(&table, ip).and_then(|(name, ethernet)| {
+                    let device = self.devices.iter().find(|device| device.name == name)?;
+                    Some((device, ethernet))
+                });
+                let (device, ethernet) = found.ok_or_else(|| {
                     let devices: Vec<&str> = self.devices.iter().map(|device| device.name.as_str()).collect();
                     Refused::NoNeighbour { rank, ip, devices: devices.join(", ") }
                 })?;
-                Ok(XdpRank { socket: SocketAddrV4::new(ip, socket.port()), ifindex: device.ifindex })
+                let socket = SocketAddrV4::new(ip, socket.port());
+                let from = neighbours::own_address(socket).map_err(|error| Refused::Kernel(error.to_string()))?;
+                Ok(XdpRank { socket, ifindex: device.ifindex, ethernet: [ethernet, device.ethernet], from })
             });
             let job = XdpJob {
                 job: open.job_id,
-                system: open.system.number(),
+                system,
                 epoch: open.epoch,
                 pool: open.window,
                 block_bytes: open.payload_bytes,
-                ops: ops::table(open.op.into(), OfferNumbers { fixed_point: open.fixed_point, customs: 0 }),
+                ops: match system {
+                    XdpSystem::SwitchMl => ops::table(open.op.into(), OfferNumbers { fixed_point: open.fixed_point, customs: 0 }),
+                    XdpSystem::Tree => ops::table_of_one(open.op.into()),
+                },
                 port,
                 ranks: ranks.collect::<Result<_, _>>()?,
+                late: LATE,
             };
             let place = self.kernel.open(&job)?;
             Ok(Seat {
@@ -150,6 +177,7 @@ mod present {
                 place,
                 job: Arc::new(job),
                 is_here: Arc::new(AtomicBool::new(true)),
+                empty: empty.clone(),
                 last: Arc::default(),
             })
         }
@@ -162,34 +190,89 @@ mod present {
         place: u32,
         job: Arc<XdpJob>,
         is_here: Arc<AtomicBool>,
+        /// A node that knows nothing.
+        empty: AnyNode<[u8]>,
         /// What was counted, when the job has left its place.
         last: Arc<Mutex<Option<XdpCounts>>>,
     }
 
     impl Seat {
-        /// Returns when the job's thread is told to stop, or when packets have come that only this process can add: then the node knows what
-        /// the program knew.
-        pub(crate) fn stay(&self, driver: &mut SwitchDriver<AnyNode<[u8]>>, is_told: impl Fn() -> bool) -> std::io::Result<()> {
-            while !is_told() {
+        /// Serves the job until its thread is told to stop: the program does, and this process where packets have come that only it can add,
+        /// until none come any more.
+        pub(crate) fn run(&self, driver: &mut SwitchDriver<AnyNode<[u8]>>, stop: &AtomicBool) -> std::io::Result<()> {
+            let mut rest = REST_MIN;
+            let mut before = XdpCounts::default();
+            loop {
+                let came = std::time::Instant::now();
+                if !self.stay(driver, stop, &before)? {
+                    return Ok(());
+                }
+                // A job that leaves again and again is left in peace.
+                rest = if came.elapsed() > REST_MAX { REST_MIN } else { rest };
+                let Some(counts) = self.go_back(driver, stop, rest)? else { return Ok(()) };
+                before = counts;
+                rest = (2 * rest).min(REST_MAX);
+            }
+        }
+
+        /// The program sums. True when the job has left the kernel, whose node then knows what the program knew; false when the thread is told
+        /// to stop.
+        fn stay(&self, driver: &mut SwitchDriver<AnyNode<[u8]>>, stop: &AtomicBool, before: &XdpCounts) -> std::io::Result<bool> {
+            while !stop.load(Ordering::Relaxed) {
                 if !driver.wait(LOOK)? {
                     continue;
                 }
-                let counts = self.counts();
-                if !counts.takes_job() {
+                let why = self.counts().takes_job(before);
+                if why.is_empty() {
                     // Strangers and what is damaged: counted by reason, as ever.
-                    driver.turn()?;
+                    driver.turn_away()?;
                     continue;
                 }
                 let taken = self.kernel.hand_over(self.place).map_err(std::io::Error::other)?;
                 self.is_here.store(false, Ordering::Relaxed);
                 let links: Vec<(u32, u32)> = taken.numbers.iter().map(|numbers| (numbers.next, numbers.heard)).collect();
                 driver.go_on(&links);
-                resume(driver.node_mut(), Instant::ZERO, JobId(self.job.job), &self.job.ops, &taken);
-                let why: Vec<&str> = Up::ALL.iter().filter(|up| up.takes_job() && counts.up_for(**up) > 0).map(|up| up.name()).collect();
+                *driver.node_mut() = self.empty.clone();
+                resume(driver.node_mut(), Instant::ZERO, (self.job.system, JobId(self.job.job)), &self.job.ops, &taken);
+                let why: Vec<&str> = why.iter().map(|up| up.name()).collect();
                 tracing::info!(job_id = self.job.job, why = why.join(","), versions = taken.versions.len(), "goes on in user space");
-                return Ok(());
+                return Ok(true);
             }
-            Ok(())
+            Ok(false)
+        }
+
+        /// This process sums, until for `rest` nothing has begun that the program could not add; then the program goes on. Gives what was
+        /// counted up to then; `None` when the thread is told to stop.
+        fn go_back(
+            &self,
+            driver: &mut SwitchDriver<AnyNode<[u8]>>,
+            stop: &AtomicBool,
+            rest: Duration,
+        ) -> std::io::Result<Option<XdpCounts>> {
+            let mut last = None;
+            loop {
+                driver.run_for(stop, rest)?;
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                // Where something waits for room, it will have gone soon.
+                let Some(versions) = kept(driver.node()) else { continue };
+                let foreign = foreign(&versions, &self.job.ops);
+                if last.as_ref() != Some(&foreign) {
+                    last = Some(foreign);
+                    continue;
+                }
+                let numbers = driver.links().into_iter().map(|(next, heard)| Numbers { next, heard }).collect();
+                let counts = self.counts();
+                let taken = Taken { versions, numbers };
+                if let Err(error) = self.kernel.take_back(self.place, self.job.system, &taken) {
+                    tracing::warn!(job_id = self.job.job, %error, "stays in user space");
+                    continue;
+                }
+                self.is_here.store(true, Ordering::Relaxed);
+                tracing::info!(job_id = self.job.job, versions = taken.versions.len(), "goes on in the kernel");
+                return Ok(Some(counts));
+            }
         }
 
         /// The job is over.
@@ -220,6 +303,9 @@ mod present {
                 peer.packets_dropped += rank.packets_dropped;
                 peer.packets_sent += rank.packets_sent;
                 peer.payload_bytes_sent += rank.payload_bytes_sent;
+                peer.last.completed += rank.completed;
+                peer.last.awaited_ps += rank.awaited.as_ps();
+                peer.last.late.iter_mut().zip(rank.late).for_each(|(to, count)| *to += count);
                 all.packets_received += rank.packets_received;
                 all.payload_bytes_received += rank.payload_bytes_received;
                 all.packets_sent += rank.packets_sent;

@@ -240,6 +240,41 @@ impl<N: Node<[u8]>> Driver<N> {
         Ok(self.socket.wait(Some(limit), false)?.readable)
     }
 
+    /// See [`SwitchDriver::turn_away`](crate::SwitchDriver::turn_away).
+    pub(crate) fn turn_away(&mut self) -> io::Result<()> {
+        self.outlet.counters.turns += 1;
+        let now = self.clock.now();
+        self.outlet.now = now;
+        self.publish(now);
+        let Driver { residents, socket, receiver, outlet, more, .. } = self;
+        let runs = match receiver.receive(socket) {
+            Ok(runs) => runs,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => 0,
+            Err(error) => return Err(error),
+        };
+        *more = runs == receiver.capacity();
+        for run in receiver.runs() {
+            let peer = outlet.peers.at_socket(run.source);
+            for datagram in run.datagrams() {
+                let reason = match peer.map(|peer| admit::<N>(residents, outlet, peer, run.ecn, datagram)) {
+                    Some(Ok(_)) => DropReason::InProgress,
+                    Some(Err(reason)) => reason,
+                    None => DropReason::NotAMember,
+                };
+                if let Some(peer) = peer {
+                    outlet.peers.get_mut(peer).counters.packets_dropped += 1;
+                }
+                outlet.counters.drop(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// See [`SwitchDriver::links`](crate::SwitchDriver::links).
+    pub(crate) fn links(&self) -> Vec<(u32, u32)> {
+        self.outlet.peers.links()
+    }
+
     /// See [`SwitchDriver::go_on`](crate::SwitchDriver::go_on).
     pub(crate) fn go_on(&mut self, links: &[(u32, u32)]) {
         self.outlet.peers.go_on(links);

@@ -118,6 +118,11 @@ impl Peers {
         &mut self.peers[usize::from(index.0)]
     }
 
+    /// Where numbers are, for [`Peers::go_on`].
+    pub(crate) fn links(&self) -> Vec<(u32, u32)> {
+        self.peers.iter().map(|peer| (peer.next_sequence, peer.heard.near())).collect()
+    }
+
     /// Numbers go on from where they are, by peer: that of the next packet to it, and one that it has used in the epoch that was agreed.
     pub(crate) fn go_on(&mut self, links: &[(u32, u32)]) {
         for (peer, (next, heard)) in self.peers.iter_mut().zip(links) {
@@ -212,6 +217,13 @@ mod tests {
         assert_eq!(peer.accept(7, 1), Err(DropReason::TooOld));
         assert_eq!(peer.accept(8, 1_000_002), Err(DropReason::Unproven));
         assert_eq!(peers.get_mut(PeerIndex(1)).accept(7, 4), Ok(Restarted(false)));
+        // Who goes on with what these links say of themselves believes what comes next.
+        (1_000_002..1_008_000).for_each(|number| assert_eq!(peers.get_mut(PeerIndex(0)).accept(7, number), Ok(Restarted(false))));
+        let links = peers.links();
+        assert_eq!(links.iter().map(|(next, _)| *next).collect::<Vec<_>>(), [100, 5]);
+        peers.go_on(&links);
+        let peer = peers.get_mut(PeerIndex(0));
+        assert_eq!((peer.accept(7, 1_008_000), peer.accept(7, 1_000_001)), (Ok(Restarted(false)), Err(DropReason::TooOld)));
     }
 
     #[test]

@@ -53,12 +53,32 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
         self.driver.wait(limit)
     }
 
-    /// Does once what [`SwitchDriver::run`] does until it is told to stop.
+    /// Serves until `stop` is set, as [`SwitchDriver::run`] does, but for no longer than `limit`, or 100 ms more where nothing comes.
     ///
     /// # Errors
     /// As [`SwitchDriver::run`].
-    pub fn turn(&mut self) -> io::Result<()> {
-        self.driver.turn(&mut Tensors::none(self.config.op), Duration::ZERO)
+    pub fn run_for(&mut self, stop: &AtomicBool, limit: Duration) -> io::Result<()> {
+        let mut tensors = Tensors::none(self.config.op);
+        let begin = std::time::Instant::now();
+        while !stop.load(Ordering::Relaxed) && begin.elapsed() < limit {
+            self.driver.turn(&mut tensors, STOP_CHECK)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what has come, and counts why it goes no further: a program in the kernel sums, and the node knows nothing. Contributions among it
+    /// came before the program went on with the job, and are sent again ([`DropReason::InProgress`](fanin_core::DropReason::InProgress)).
+    ///
+    /// # Errors
+    /// What the kernel reports while receiving.
+    pub fn turn_away(&mut self) -> io::Result<()> {
+        self.driver.turn_away()
+    }
+
+    /// Where links are, for a program in the kernel that goes on with them, and for [`SwitchDriver::go_on`]: for each peer the number of the next
+    /// packet to it, and one near those that came last from it.
+    pub fn links(&self) -> Vec<(u32, u32)> {
+        self.driver.links()
     }
 
     /// Goes on with links that a program in the kernel has used up to now: for each peer, in the order in which they were configured, the

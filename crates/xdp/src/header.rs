@@ -3,13 +3,15 @@
 
 use std::fmt::Write;
 
-use fanin_core::{Address, DropReason, JobId, NodeId, RetransmitReason, Role, TrafficClass, Via, Wire};
+use fanin_core::{Address, DType, DropReason, JobId, NodeId, RetransmitReason, Role, TrafficClass, Via, Wire};
 use fanin_systems::AnyHeader;
 use fanin_wire::hop::HopHeader;
 use fanin_wire::layout::{Field, Layout, hop};
-use fanin_wire::switchml::{CallLabel, LAYOUT};
+use fanin_wire::switchml::CallLabel;
+use fanin_wire::{switchml, tree};
 
-use crate::layout::{self, RECORDS, Up};
+use crate::job::XdpSystem;
+use crate::layout::{self, Kind, RECORDS, Up};
 
 /// Bytes that are looked up at once: a turn of the loop waits for the one before, however many bytes it has.
 const CRC_BYTES: usize = 16;
@@ -38,6 +40,15 @@ const fn crc_tables() -> [[u32; 256]; CRC_BYTES] {
         table += 1;
     }
     tables
+}
+
+/// A word of floats that are all this number.
+fn word_of(dtype: DType, number: f64) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < 8 {
+        dtype.push_f64(number, &mut bytes);
+    }
+    format!("0x{:016x}ull", bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)))
 }
 
 fn define(text: &mut String, name: &str, value: impl std::fmt::Display) {
@@ -110,9 +121,18 @@ pub fn header() -> String {
     offsets(&mut text, "HOP", hop::HOP.fields);
     fronts(&mut text);
     text += "\n";
-    format_of(&mut text, "SML", &LAYOUT);
-    define(&mut text, "SML_RECEIVER_ALL", CallLabel::ALL);
-    define(&mut text, "SML_SUSPECT_IS_RANK", fanin_wire::layout::SUSPECTS.iter().find(|(_, name)| *name == "rank").map_or(0, |at| at.0));
+    let formats = [("SML", &switchml::LAYOUT), ("TREE", &tree::LAYOUT)];
+    for (prefix, format) in formats {
+        format_of(&mut text, prefix, format);
+        text += "\n";
+    }
+    let shortest = formats.iter().flat_map(|(_, format)| format.kinds).map(|kind| kind.header_bytes).min();
+    define(&mut text, "HEADER_BYTES_MIN", shortest.unwrap_or_default());
+    for system in XdpSystem::ALL {
+        define(&mut text, &format!("SYSTEM_{}", upper(system.system().name())), system.number());
+    }
+    define(&mut text, "RECEIVER_ALL", CallLabel::ALL);
+    define(&mut text, "SUSPECT_IS_RANK", fanin_wire::layout::SUSPECTS.iter().find(|(_, name)| *name == "rank").map_or(0, |at| at.0));
     text += "\n";
     for reason in DropReason::ALL {
         define(&mut text, &format!("DROP_{}", upper(reason.name())), reason.index());
@@ -127,6 +147,7 @@ pub fn header() -> String {
         ("JOBS_MAX", u64::from(layout::JOBS_MAX)),
         ("PAYLOAD_BYTES_MAX", u64::from(layout::PAYLOAD_BYTES_MAX)),
         ("FRAME_BYTES_MAX", layout::FRAME_BYTES_MAX as u64),
+        ("LATE_LIMITS", layout::LATE_LIMITS as u64),
         ("VERSIONS_MAX", u64::from(layout::VERSIONS_MAX)),
         ("JOB_HERE", layout::JOB_HERE),
         ("STATE_EMPTY", layout::EMPTY),
@@ -134,11 +155,21 @@ pub fn header() -> String {
         ("STATE_DONE", layout::DONE),
         ("OP_IS", layout::OP_IS.into()),
         ("OP_FIXED_POINT", layout::OP_FIXED_POINT.into()),
-        ("OP_ADDS", layout::OP_ADDS.into()),
+        ("OP_REDUCES", layout::OP_REDUCES.into()),
         ("OP_NEVER", layout::OP_NEVER.into()),
         ("OP_LENGTH_SHIFT", layout::OP_LENGTH_SHIFT.into()),
+        ("OP_SIGNED", layout::OP_SIGNED.into()),
+        ("OP_BFLOAT", layout::OP_BFLOAT.into()),
+        ("OP_KIND_SHIFT", layout::OP_KIND_SHIFT.into()),
     ];
     limits.into_iter().for_each(|(name, value)| define(&mut text, name, value));
+    for kind in Kind::ALL {
+        define(&mut text, &format!("OP_KIND_{}", upper(kind.name())), *kind as u8);
+    }
+    for dtype in DType::ALL.iter().filter(|dtype| dtype.is_float()) {
+        define(&mut text, &format!("INFINITY_{}", upper(dtype.name())), word_of(*dtype, f64::INFINITY));
+        define(&mut text, &format!("NAN_{}", upper(dtype.name())), word_of(*dtype, f64::NAN));
+    }
     text += "\n";
     RECORDS.iter().for_each(|record| text += &record.c());
     text += &format!("static const __u32 crc_table[{CRC_BYTES}][256] = {{\n");

@@ -2,8 +2,64 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use crate::layout::{JOBS_MAX, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};
+use fanin_core::Duration;
+use fanin_systems::{SumOrder, SwitchMlParameters, System, TreeParameters};
+
+use crate::layout::{JOBS_MAX, LATE_LIMITS, OP_REDUCES, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};
 use crate::ops::OpTable;
+
+/// A system that has a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XdpSystem {
+    /// SwitchML: slots with two versions each.
+    SwitchMl,
+    /// One static tree, of one switch.
+    Tree,
+}
+
+impl XdpSystem {
+    /// All of them.
+    pub const ALL: [XdpSystem; 2] = [XdpSystem::SwitchMl, XdpSystem::Tree];
+
+    /// The program's system, if there is one for jobs of `system` as they are.
+    pub fn of(system: &System) -> Option<Self> {
+        match system {
+            System::SwitchMl(_) => Some(XdpSystem::SwitchMl),
+            // Integers have the same sum in any order, but a switch that keeps an order has other memory.
+            System::Tree(TreeParameters { trees: 1, sum_order: SumOrder::Arrival }) => Some(XdpSystem::Tree),
+            _ => None,
+        }
+    }
+
+    /// The system.
+    pub fn system(self) -> System {
+        match self {
+            XdpSystem::SwitchMl => System::SwitchMl(SwitchMlParameters { fixed_point: false }),
+            XdpSystem::Tree => System::tree(1),
+        }
+    }
+
+    /// Its number in packets.
+    pub fn number(self) -> u8 {
+        self.system().number()
+    }
+
+    /// Which of a job's versions a round of a slot, or a block, has.
+    pub fn index(self, slots: u32, slot: u16, number: u32) -> u32 {
+        match self {
+            XdpSystem::SwitchMl => (number & 1) * slots + u32::from(slot),
+            XdpSystem::Tree => number & (2 * slots - 1),
+        }
+    }
+
+    /// Slots for a window of so many packets, each of which needs two versions.
+    pub fn slots(self, window: u32) -> u32 {
+        match self {
+            XdpSystem::SwitchMl => window,
+            XdpSystem::Tree => window.checked_next_power_of_two().unwrap_or(u32::MAX),
+        }
+    }
+}
 
 /// A rank of a job, and the way to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,18 +68,22 @@ pub struct XdpRank {
     pub socket: SocketAddrV4,
     /// The number of the device that it is behind.
     pub ifindex: u32,
+    /// Ethernet addresses of frames to it: its own, and ours.
+    pub ethernet: [[u8; 6]; 2],
+    /// Our address on the way to it.
+    pub from: Ipv4Addr,
 }
 
-/// A job of SwitchML.
+/// A job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct XdpJob {
     /// Its number in packets.
     pub job: u16,
-    /// Its system's number in packets.
-    pub system: u8,
+    /// Its system.
+    pub system: XdpSystem,
     /// The link epoch of its packets, in both directions.
     pub epoch: u32,
-    /// Slots.
+    /// Packets under way: slots, of which a tree has a power of two.
     pub pool: u32,
     /// Bytes of elements in a full packet.
     pub block_bytes: u32,
@@ -33,6 +93,8 @@ pub struct XdpJob {
     pub port: u16,
     /// By rank.
     pub ranks: Vec<XdpRank>,
+    /// The times that lateness is told apart by.
+    pub late: [Duration; LATE_LIMITS],
 }
 
 /// Why the kernel does not take a job. It goes on in user space then.
@@ -63,6 +125,9 @@ pub enum Refused {
     /// It brings operators along.
     #[error("it brings operators along, which run in user space")]
     Operators,
+    /// Elements that the kernel has no operator for, and a system that does nothing else.
+    #[error("its only operator is one of floats that the kernel does not have")]
+    Floats,
     /// No IPv4.
     #[error("rank {0} has no IPv4 address")]
     Family(usize),
@@ -93,11 +158,19 @@ impl XdpJob {
         if !(1..=PAYLOAD_BYTES_MAX).contains(&self.block_bytes) {
             return Err(Refused::PayloadBytes(self.block_bytes));
         }
-        if !(1..=VERSIONS_MAX / 2).contains(&self.pool) {
-            let needed = self.pool.saturating_mul(2);
+        if !(1..=VERSIONS_MAX / 2).contains(&self.slots()) {
+            let needed = self.slots().saturating_mul(2);
             return Err(Refused::Versions { window: self.pool, needed, free: VERSIONS_MAX });
         }
+        if self.system == XdpSystem::Tree && self.ops[0] & OP_REDUCES == 0 {
+            return Err(Refused::Floats);
+        }
         Ok(())
+    }
+
+    /// Slots, with two versions each.
+    pub fn slots(&self) -> u32 {
+        self.system.slots(self.pool)
     }
 
     /// How much later than a version's last round its next one may be: as at the state machine.

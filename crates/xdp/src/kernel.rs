@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, libbpf_sys};
 
-use crate::job::{Refused, XdpJob};
+use crate::job::{Refused, XdpJob, XdpSystem};
 use crate::layout::{COUNTS, JOB, JOB_HANDED_OVER, JOB_HERE, JOBS_MAX, MEMBER, RANK, RANKS_MAX, VERSION, VERSIONS_MAX};
 use crate::taken::{Numbers, Taken, TakenVersion, XdpCounts, XdpRankCounts};
 
 /// Of clang's making: see `build.rs`.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switchml.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switch.bpf.o"));
 
 /// Why programs are not loaded, or not attached.
 #[derive(Debug, thiserror::Error)]
@@ -66,9 +66,9 @@ struct Place {
 
 impl Places {
     /// A place for a job and room for its versions, both the lowest that are free.
-    fn find(&self, window: u32) -> Result<(usize, u32), Refused> {
+    fn find(&self, window: u32, slots: u32) -> Result<(usize, u32), Refused> {
         let place = self.jobs.iter().position(Option::is_none).ok_or(Refused::Jobs)?;
-        let needed = 2 * window;
+        let needed = 2 * slots;
         let mut used: Vec<(u32, u32)> = self.jobs.iter().flatten().map(|job| (job.first, job.count)).collect();
         used.sort_unstable();
         let (mut from, mut free) = (0, 0);
@@ -147,10 +147,10 @@ impl Kernel {
     pub fn open(&self, job: &XdpJob) -> Result<u32, Refused> {
         job.check()?;
         let mut places = self.places.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (place, first) = places.find(job.pool)?;
+        let (place, first) = places.find(job.pool, job.slots())?;
         let entry = Place {
             first,
-            count: 2 * job.pool,
+            count: 2 * job.slots(),
             port: job.port,
             members: (0..job.ranks.len()).map(|rank| member_of(place as u32, job, rank)).collect(),
             behind: devices_of(job).iter().map(|(ifindex, _)| (place as u64) << 32 | u64::from(*ifindex)).collect(),
@@ -187,7 +187,7 @@ impl Kernel {
     /// Writes what the program needs to know of a job; its port comes last.
     fn write(&self, place: u32, first: u32, job: &XdpJob, targets: &MapHandle) -> libbpf_rs::Result<()> {
         let nothing = vec![0; VERSION.bytes()];
-        for version in first..first + 2 * job.pool {
+        for version in first..first + 2 * job.slots() {
             self.versions.update(&version.to_ne_bytes(), &nothing, MapFlags::ANY)?;
         }
         let processors = libbpf_rs::num_possible_cpus()?;
@@ -240,16 +240,14 @@ impl Kernel {
     }
 
     /// Takes a job out of the kernel: from now on the program gives all of its packets to the stack, and changes nothing any more. Gives what
-    /// it held. The job keeps its place until it is closed.
+    /// it held. The job keeps its place until it is closed, and may [come back](Kernel::take_back).
     ///
     /// # Errors
     /// What the kernel says; the job may be lost then.
     pub fn hand_over(&self, place: u32) -> Result<Taken, KernelError> {
         let failed = |error: libbpf_rs::Error| KernelError::of("cannot take a job out of the kernel", &error);
         let Some(entry) = self.place(place) else { return Ok(Taken::default()) };
-        let mut job = self.jobs.lookup(&place.to_ne_bytes(), MapFlags::ANY).map_err(failed)?.unwrap_or_else(|| vec![0; JOB.bytes()]);
-        JOB.set(&mut job, "state", JOB_HANDED_OVER);
-        self.jobs.update(&place.to_ne_bytes(), &job, MapFlags::ANY).map_err(failed)?;
+        self.set_state(place, JOB_HANDED_OVER).map_err(failed)?;
         let mut taken = Taken::default();
         for index in 0..entry.count {
             // With the lock: a program that has come before has finished, and one that comes later looks at the state first.
@@ -263,6 +261,38 @@ impl Kernel {
             taken.numbers.push(Numbers { next: RANK.get(&value, "next_sequence") as u32, heard: RANK.get(&value, "heard") as u32 });
         }
         Ok(taken)
+    }
+
+    /// Takes a job back that had left: from now on the program goes on with what user space held. Whatever has come to user space before and has
+    /// not been told to its node must not be told to it any more.
+    ///
+    /// # Errors
+    /// What the kernel says; the job is user space's then, as before.
+    pub fn take_back(&self, place: u32, system: XdpSystem, taken: &Taken) -> Result<(), KernelError> {
+        let failed = |error: libbpf_rs::Error| KernelError::of("cannot give a job back to the kernel", &error);
+        let Some(entry) = self.place(place) else { return Ok(()) };
+        let slots = entry.count / 2;
+        let mut values = vec![vec![0; VERSION.bytes()]; entry.count as usize];
+        for version in &taken.versions {
+            values[system.index(slots, version.slot, version.round) as usize] = version.value(entry.ranks as u32);
+        }
+        for (index, value) in (entry.first..).zip(&values) {
+            self.versions.update(&index.to_ne_bytes(), value, MapFlags::ANY).map_err(failed)?;
+        }
+        for (rank, numbers) in (0..entry.ranks as u32).zip(&taken.numbers) {
+            // The program changes nothing of a rank while the job is not here.
+            let mut value = self.rank(place, rank).unwrap_or_else(|| vec![0; RANK.bytes()]);
+            RANK.set(&mut value, "next_sequence", numbers.next.into());
+            RANK.set(&mut value, "heard", numbers.heard.into());
+            self.ranks.update(&(place * RANKS_MAX + rank).to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
+        }
+        self.set_state(place, JOB_HERE).map_err(failed)
+    }
+
+    fn set_state(&self, place: u32, state: u64) -> libbpf_rs::Result<()> {
+        let mut job = self.jobs.lookup(&place.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_else(|| vec![0; JOB.bytes()]);
+        JOB.set(&mut job, "state", state);
+        self.jobs.update(&place.to_ne_bytes(), &job, MapFlags::ANY)
     }
 
     fn place(&self, place: u32) -> Option<Place> {
@@ -309,15 +339,16 @@ fn job_of(job: &XdpJob, first: u32) -> Vec<u8> {
         ("state", JOB_HERE),
         ("epoch", job.epoch.into()),
         ("ranks", job.ranks.len() as u64),
-        ("pool", job.pool.into()),
+        ("pool", job.slots().into()),
         ("first", first.into()),
         ("block_bytes", job.block_bytes.into()),
         ("rounds_ahead_max", job.rounds_ahead_max().into()),
         ("job", job.job.into()),
-        ("system", job.system.into()),
+        ("system", job.system.number().into()),
     ] {
         JOB.set(&mut value, name, number);
     }
+    job.late.iter().enumerate().for_each(|(index, late)| JOB.set_item(&mut value, "late_ns", index, late.as_ps() / 1_000));
     job.ops.iter().enumerate().for_each(|(number, op)| JOB.set_item(&mut value, "ops", number, u64::from(*op)));
     value
 }
@@ -328,7 +359,9 @@ fn rank_of(job: &XdpJob, rank: usize) -> Vec<u8> {
     let bytes = |value: &mut Vec<u8>, name, bytes: &[u8]| {
         bytes.iter().enumerate().for_each(|(at, byte)| RANK.set_item(value, name, at, u64::from(*byte)));
     };
-    bytes(&mut value, "ip", &[[0; 4], rank.socket.ip().octets()].concat());
+    // What the program learns is known of all ranks from the beginning: some may have contributed in user space only.
+    bytes(&mut value, "ethernet", rank.ethernet.as_flattened());
+    bytes(&mut value, "ip", &[rank.from.octets(), rank.socket.ip().octets()].concat());
     bytes(&mut value, "ports", &[job.port.to_be_bytes(), rank.socket.port().to_be_bytes()].concat());
     RANK.set(&mut value, "ifindex", rank.ifindex.into());
     value

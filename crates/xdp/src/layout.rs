@@ -15,6 +15,9 @@ pub const FRAME_BYTES_MAX: usize = 1_600;
 /// Versions of slots, of all jobs together: two for each packet of a job's window. 24 MB.
 pub const VERSIONS_MAX: u32 = 16_384;
 
+/// Times that the lateness of a sum's last contribution is told apart by.
+pub const LATE_LIMITS: usize = 4;
+
 /// Why the program gives a frame of a job in the kernel to the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -75,7 +78,11 @@ pub const JOB: Record = Record {
         number("job", 2),
         number("system", 1),
         number("reserved", 1),
-        array("ops", 1, 256),
+        // When somebody contributed last, in ns.
+        number("came_at", 8),
+        // From how long on a sum that waits for its last contribution is late, in ns.
+        array("late_ns", 8, LATE_LIMITS),
+        array("ops", 2, 256),
     ],
 };
 
@@ -96,6 +103,10 @@ pub const RANK: Record = Record {
         number("packets_dropped", 8),
         number("packets_sent", 8),
         number("payload_bytes_sent", 8),
+        // Sums that it completed, how long these had nothing else to wait for, and how many waited longer than each of the job's `late_ns`.
+        number("completed", 8),
+        number("awaited_ns", 8),
+        array("late", 8, LATE_LIMITS),
     ],
 };
 
@@ -141,7 +152,15 @@ pub const COUNTS: Record = Record {
 pub const SCRATCH: Record = Record {
     name: "fanin_scratch",
     what: "A frame that is looked at.",
-    fields: &[array("frame", 1, FRAME_BYTES_MAX), array("room", 1, 64)],
+    fields: &[
+        array("frame", 1, FRAME_BYTES_MAX),
+        array("room", 1, 64),
+        // What the program at the entrance has found out, for that of the system: the job's place, the rank, bytes behind the UDP header.
+        number("place", 4),
+        number("number", 4),
+        number("bytes", 4),
+        number("reserved", 4),
+    ],
 };
 
 /// All of them.
@@ -159,13 +178,64 @@ pub const AGGREGATING: u64 = 1;
 /// Holds the sum.
 pub const DONE: u64 = 2;
 
-/// An operator's byte in [`JOB`]'s table: there is one of this number.
-pub const OP_IS: u8 = 1;
+/// An operator's word in [`JOB`]'s table: there is one of this number.
+pub const OP_IS: u16 = 1;
 /// It comes as block fixed point.
-pub const OP_FIXED_POINT: u8 = 1 << 1;
-/// The program can add: integers, lane by lane.
-pub const OP_ADDS: u8 = 1 << 2;
+pub const OP_FIXED_POINT: u16 = 1 << 1;
+/// The program has it.
+pub const OP_REDUCES: u16 = 1 << 2;
 /// Not even a copy is right: what all have contributed is divided, or the operator is the job's own.
-pub const OP_NEVER: u8 = 1 << 3;
-/// Bits from here on: the logarithm to base 2 of the length of an element in bytes.
-pub const OP_LENGTH_SHIFT: u8 = 4;
+pub const OP_NEVER: u16 = 1 << 3;
+/// Two bits from here on: the logarithm to base 2 of the length of an element in bytes.
+pub const OP_LENGTH_SHIFT: u16 = 4;
+/// Elements are signed, where the order of two of them matters.
+pub const OP_SIGNED: u16 = 1 << 6;
+/// Of elements of two bytes that are floats: they are the upper half of a binary32.
+pub const OP_BFLOAT: u16 = 1 << 7;
+/// Bits from here on: the [`Kind`].
+pub const OP_KIND_SHIFT: u16 = 8;
+
+/// What is done with two elements: integers, where nothing else is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// The sum, which wraps.
+    Sum,
+    /// The product, which wraps.
+    Prod,
+    /// The smaller one.
+    Min,
+    /// The larger one.
+    Max,
+    /// Bits of both.
+    And,
+    /// Bits of either.
+    Or,
+    /// Bits of one of them.
+    Xor,
+    /// Of floats, the smaller one, or a NaN.
+    Minimum,
+    /// Of floats, the larger one, or a NaN.
+    Maximum,
+}
+
+impl Kind {
+    /// All of them, by number.
+    pub const ALL: &'static [Kind] =
+        &[Kind::Sum, Kind::Prod, Kind::Min, Kind::Max, Kind::And, Kind::Or, Kind::Xor, Kind::Minimum, Kind::Maximum];
+
+    /// Its name in the header.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Sum => "sum",
+            Kind::Prod => "prod",
+            Kind::Min => "min",
+            Kind::Max => "max",
+            Kind::And => "and",
+            Kind::Or => "or",
+            Kind::Xor => "xor",
+            Kind::Minimum => "minimum",
+            Kind::Maximum => "maximum",
+        }
+    }
+}

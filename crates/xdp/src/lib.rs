@@ -25,9 +25,9 @@ pub mod record;
 pub mod resume;
 pub mod taken;
 
-pub use job::{Refused, XdpJob, XdpRank};
+pub use job::{Refused, XdpJob, XdpRank, XdpSystem};
 #[cfg(feature = "kernel")]
 pub use kernel::{Kernel, KernelError};
 pub use layout::Up;
 pub use resume::resume;
-pub use taken::{Taken, TakenVersion, XdpCounts};
+pub use taken::{Taken, TakenVersion, XdpCounts, kept};

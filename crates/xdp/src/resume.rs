@@ -3,10 +3,13 @@
 use fanin_core::{
     Address, BlockExponent, Body, Egress, Event, Ingress, Instant, JobId, Node, NodeId, OpError, Payload, Piece, PortId, Tx, Wire,
 };
+use fanin_systems::AnyHeader;
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
+use fanin_wire::tree::TreeHeader;
 
+use crate::job::XdpSystem;
 use crate::layout::OP_FIXED_POINT;
-use crate::ops::OpTable;
+use crate::ops::{self, OpTable};
 use crate::taken::{Taken, TakenVersion};
 
 /// Where nothing leaves: what the state machine says while it is told was said long ago, by the kernel.
@@ -35,27 +38,37 @@ impl<H: Wire> Tx<H, [u8]> for Silent {
 }
 
 /// Tells a switch's fresh node what the slots of its job held in the kernel: for each version, the sum as the contribution of the first rank
-/// that had contributed, and nothing, or zeros, as that of each other. Packets that come after this find the same state as in the kernel, as
-/// do those that answer losses.
-pub fn resume<N: Node<[u8]>>(node: &mut N, now: Instant, job: JobId, ops: &OpTable, taken: &Taken)
-where
-    N::Header: From<SwitchMlHeader>,
-{
+/// that had contributed, and nothing, or what changes nothing, as that of each other. Packets that come after this find the same state as in the
+/// kernel, as do those that answer losses.
+pub fn resume<N: Node<[u8], Header = AnyHeader>>(
+    node: &mut N,
+    now: Instant,
+    (system, job): (XdpSystem, JobId),
+    ops: &OpTable,
+    taken: &Taken,
+) {
     for version in &taken.versions {
-        tell(node, now, job, ops, version);
+        tell(node, now, (system, job), ops, version);
     }
 }
 
-fn tell<N: Node<[u8]>>(node: &mut N, now: Instant, job: JobId, ops: &OpTable, version: &TakenVersion)
-where
-    N::Header: From<SwitchMlHeader>,
-{
+fn tell<N: Node<[u8], Header = AnyHeader>>(
+    node: &mut N,
+    now: Instant,
+    (system, job): (XdpSystem, JobId),
+    ops: &OpTable,
+    version: &TakenVersion,
+) {
+    let op = ops[usize::from(version.op)];
     let at = SlotUse { slot: version.slot, round: version.round };
     let call = CallLabel { fingerprint: version.fingerprint, receiver: version.receiver, op: version.op };
-    let exponent = (ops[usize::from(version.op)] & OP_FIXED_POINT != 0).then(|| BlockExponent::from_bits(version.exponent));
-    let header = N::Header::from(SwitchMlHeader::Contribution { at, attempt: 0, exponent, call });
-    // Without a label all contributions have the same length; the program has only added integers, whose sum zeros leave as it is.
-    let nothing = if call == CallLabel::NONE { vec![0; version.sum.len()] } else { Vec::new() };
+    let exponent = (op & OP_FIXED_POINT != 0).then(|| BlockExponent::from_bits(version.exponent));
+    let (header, has_length) = match system {
+        XdpSystem::SwitchMl => (SwitchMlHeader::Contribution { at, attempt: 0, exponent, call }.into(), call == CallLabel::NONE),
+        XdpSystem::Tree => (TreeHeader::Contribution { block: version.round, attempt: 0 }.into(), true),
+    };
+    // Where a call is named, a contribution may be empty. Else all have the same length.
+    let nothing = if has_length { ops::neutral(op, &version.sum) } else { Vec::new() };
     let mut payload: &[u8] = &version.sum;
     for rank in (0..u64::BITS).filter(|rank| version.arrived >> rank & 1 == 1) {
         let from = Ingress { port: PortId(rank as u16), source: Address::worker(NodeId(rank)), job, ecn: false };

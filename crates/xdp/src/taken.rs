@@ -1,8 +1,9 @@
 //! What a job had in the kernel: its counts, and all of its state when it leaves.
 
-use fanin_core::{DropReason, RetransmitReason};
+use fanin_core::{DropReason, Duration, RetransmitReason};
+use fanin_systems::AnyNode;
 
-use crate::layout::{AGGREGATING, COUNTS, DONE, RANK, Up, VERSION};
+use crate::layout::{AGGREGATING, COUNTS, DONE, LATE_LIMITS, RANK, Up, VERSION};
 
 /// What has passed between the program and a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,6 +18,12 @@ pub struct XdpRankCounts {
     pub packets_sent: u64,
     /// Bytes of their elements.
     pub payload_bytes_sent: u64,
+    /// Sums that it completed, as the last of all.
+    pub completed: u64,
+    /// How long these had nothing but it to wait for, together.
+    pub awaited: Duration,
+    /// Those among them that waited longer than each of [`XdpJob::late`](crate::XdpJob::late).
+    pub late: [u64; LATE_LIMITS],
 }
 
 impl XdpRankCounts {
@@ -29,6 +36,9 @@ impl XdpRankCounts {
             packets_dropped: get("packets_dropped"),
             packets_sent: get("packets_sent"),
             payload_bytes_sent: get("payload_bytes_sent"),
+            completed: get("completed"),
+            awaited: Duration::from_ns(get("awaited_ns")),
+            late: std::array::from_fn(|index| RANK.item(value, "late", index)),
         }
     }
 }
@@ -76,9 +86,9 @@ impl XdpCounts {
         self.dropped[reason.index()]
     }
 
-    /// Whether packets of the job have come that only user space can add.
-    pub fn takes_job(&self) -> bool {
-        Up::ALL.iter().any(|up| up.takes_job() && self.up_for(*up) > 0)
+    /// Why packets of the job that only user space can add have gone up since `before`; nothing where none have.
+    pub fn takes_job(&self, before: &XdpCounts) -> Vec<Up> {
+        Up::ALL.iter().copied().filter(|up| up.takes_job() && self.up_for(*up) > before.up_for(*up)).collect()
     }
 }
 
@@ -115,6 +125,28 @@ pub struct TakenVersion {
 }
 
 impl TakenVersion {
+    /// As a value of the map, of a job with so many ranks.
+    pub fn value(&self, ranks: u32) -> Vec<u8> {
+        let mut value = vec![0; VERSION.bytes()];
+        let missing = u64::from(ranks.saturating_sub(self.arrived.count_ones()));
+        for (name, number) in [
+            ("round", self.round.into()),
+            ("state", if self.is_done { DONE } else { AGGREGATING }),
+            ("op", self.op.into()),
+            ("receiver", self.receiver.into()),
+            ("fingerprint", self.fingerprint.into()),
+            ("exponent", u64::from(self.exponent as u16)),
+            ("bytes", self.sum.len() as u64),
+            ("missing", missing),
+            ("arrived", self.arrived),
+        ] {
+            VERSION.set(&mut value, name, number);
+        }
+        let (at, _) = VERSION.field("sum");
+        value[at..at + self.sum.len()].copy_from_slice(&self.sum);
+        value
+    }
+
     /// From the bytes of a value of the map; `None` where it holds nothing.
     pub fn of(slot: u32, value: &[u8]) -> Option<Self> {
         let get = |name| VERSION.get(value, name);
@@ -136,6 +168,23 @@ impl TakenVersion {
     }
 }
 
+/// What a switch's node holds, for the kernel to go on with; `None` where the node is none that has a program, or where something waits for room
+/// on its way, which takes a moment.
+pub fn kept(node: &AnyNode<[u8]>) -> Option<Vec<TakenVersion>> {
+    let versions = node.kept()?.into_iter().map(|kept| TakenVersion {
+        slot: kept.slot,
+        round: kept.number,
+        is_done: kept.is_done,
+        arrived: kept.arrived,
+        op: kept.op,
+        receiver: kept.receiver,
+        fingerprint: kept.fingerprint,
+        exponent: kept.exponent,
+        sum: kept.acc.as_bytes().to_vec(),
+    });
+    Some(versions.collect())
+}
+
 /// All that a job had in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Taken {
@@ -143,4 +192,30 @@ pub struct Taken {
     pub versions: Vec<TakenVersion>,
     /// By rank.
     pub numbers: Vec<Numbers>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_version_holds_comes_back_from_its_value() {
+        let version = TakenVersion {
+            slot: 3,
+            round: u32::MAX,
+            is_done: false,
+            arrived: 0b1011,
+            op: 9,
+            receiver: 2,
+            fingerprint: 0x1234_5678,
+            exponent: -126,
+            sum: (0..20).collect(),
+        };
+        for version in [TakenVersion { is_done: true, arrived: u64::MAX, sum: Vec::new(), ..version.clone() }, version] {
+            let value = version.value(64);
+            assert_eq!(VERSION.get(&value, "missing"), 64 - u64::from(version.arrived.count_ones()));
+            assert_eq!(TakenVersion::of(3, &value), Some(version));
+        }
+        assert_eq!(TakenVersion::of(0, &vec![0; VERSION.bytes()]), None);
+    }
 }

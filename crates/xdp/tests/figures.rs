@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fanin_core::ElementOp;
 use fanin_wire::switchml::{CallLabel, SlotUse};
-use fanin_xdp::Kernel;
+use fanin_xdp::{Kernel, XdpSystem};
 
 use common::{LOOPBACK, Shape, contribution, frame};
 
@@ -19,7 +19,8 @@ const ROUNDS: u32 = 5_000;
 fn what_a_packet_costs() {
     let kernel = Kernel::load().unwrap_or_else(|error| panic!("{error}"));
     for block_bytes in [256, 1_024, 1_408] {
-        let shape = Shape { ranks: RANKS, pool: 1, block_bytes, fixed_point: false, first: ElementOp::I32_SUM };
+        let shape =
+            Shape { system: XdpSystem::SwitchMl, ranks: RANKS, pool: 1, block_bytes, fixed_point: false, first: ElementOp::I32_SUM };
         let place = kernel.open(&shape.job()).unwrap();
         let payload: Vec<u8> = (0..block_bytes).map(|index| index as u8).collect();
         // By rank: the first contribution begins the round, the last completes it.
@@ -27,7 +28,7 @@ fn what_a_packet_costs() {
         let (mut repeats, mut exits) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             for rank in 0..RANKS {
-                let packet = contribution(&shape, SlotUse { slot: 0, round }, 0, None, CallLabel::NONE, &payload);
+                let packet = contribution(SlotUse { slot: 0, round }, 0, None, CallLabel::NONE, &payload);
                 let run = kernel.test(&frame(rank, &packet), LOOPBACK, 1).unwrap();
                 times[rank as usize].push(run.duration);
                 assert_eq!(run.action, if rank == RANKS - 1 { 4 } else { 1 });

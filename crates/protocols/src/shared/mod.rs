@@ -27,6 +27,7 @@
 //! | [`trees`] | workers and switches of static trees, for any packet format |
 //! | [`jobs`] | what a node that several jobs share knows of each |
 //! | [`inner`] | a worker inside of another one, and its packets inside of those |
+//! | [`kept`] | what a slot holds, for who goes on with a job |
 //! | `congestion` | a window that follows the network |
 //! | `excuses` | who has not contributed, but lives and waits itself |
 //! | `slots` | the slots of a switch, with a bit per child |
@@ -42,6 +43,7 @@ pub(crate) mod excuses;
 pub mod fixed_order;
 pub mod inner;
 pub mod jobs;
+pub mod kept;
 pub mod ledger;
 pub mod order;
 pub mod overtaking;

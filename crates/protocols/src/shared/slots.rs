@@ -114,6 +114,21 @@ impl<A> Slots<A> {
         &self.slots[index as usize]
     }
 
+    /// The bits of the first 64 children.
+    pub(crate) fn arrived(&self, index: u32) -> u64 {
+        self.slots[index as usize].arrived
+    }
+
+    /// Whether all that slots hold is on its way: nothing waits for room, or for a parent.
+    pub(crate) fn are_at_rest(&self) -> bool {
+        self.slots.iter().all(|slot| matches!(slot.state, SlotState::Empty | SlotState::Aggregating | SlotState::Done))
+    }
+
+    /// Numbers of slots that hold something.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.slots.len() as u32).filter(|index| self.peek(*index).state != SlotState::Empty)
+    }
+
     /// Whether a child has contributed to the slot.
     #[inline]
     pub(crate) fn has_arrived(&self, index: u32, child: u16) -> bool {

@@ -11,6 +11,7 @@ use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 
 use super::config::{POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitchConfig};
 use super::planted::Planted;
+use crate::shared::kept::KeptSlot;
 use crate::shared::serial::newer;
 use crate::shared::slots::{Missing, SlotState, Slots};
 use crate::shared::state::node_state;
@@ -136,6 +137,25 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
     /// The job that the switch aggregates for.
     pub fn job(&self) -> JobId {
         self.job
+    }
+
+    /// What slots hold, for a program that goes on with the job; `None` where another switch is above, or something waits for room.
+    pub fn kept(&self) -> Option<impl Iterator<Item = KeptSlot<'_, P::Acc>>> {
+        let kept = |index: u32| {
+            let (slot, call) = (self.slots.peek(index), self.calls[index as usize]);
+            KeptSlot {
+                slot: (index % self.pool) as u16,
+                number: slot.number,
+                is_done: slot.state == SlotState::Done,
+                arrived: self.slots.arrived(index),
+                op: call.op,
+                receiver: call.receiver,
+                fingerprint: call.fingerprint,
+                exponent: self.exponent(index).map_or(0, |exponent| exponent.to_bits()),
+                acc: &slot.acc,
+            }
+        };
+        (self.is_root() && self.slots.are_at_rest()).then(|| self.slots.in_use().map(kept))
     }
 
     /// Puts in a bug.

@@ -7,25 +7,32 @@ use fanin_core::{
     Address, BlockExponent, Body, DropReason, Duration, Egress, ElementOp, Event, FlowLabel, Ingress, Instant, JobId, NetworkMap, Node,
     NodeId, OpError, Payload, Piece, PortId, Role, TrafficClass, Tx, Via, Wire,
 };
-use fanin_systems::{AnyHeader, AnyNode, JobSpec, OfferNumbers, SwitchMlParameters, System, build};
+use fanin_systems::{AnyHeader, AnyNode, JobSpec, OfferNumbers, build};
 use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
+use fanin_xdp::XdpSystem;
 use fanin_xdp::job::{XdpJob, XdpRank};
-use fanin_xdp::ops;
+use fanin_xdp::layout::OP_REDUCES;
+use fanin_xdp::ops::{self, OpTable};
 
 pub const EPOCH: u32 = 0x1234_5678;
 pub const JOB: u16 = 77;
 pub const PORT: u16 = 7_001;
-pub const SYSTEM: System = System::SwitchMl(SwitchMlParameters { fixed_point: false });
 const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 /// The loopback device, which is everywhere.
 pub const LOOPBACK: u32 = 1;
 const HEADERS: usize = 42;
 const SWITCH_ETHERNET: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
+/// All that the program has an operator for.
+pub fn ops_here() -> Vec<ElementOp> {
+    ElementOp::all().filter(|op| ops::table_of_one(*op)[0] & OP_REDUCES != 0).collect()
+}
+
 /// What a job is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
+    pub system: XdpSystem,
     pub ranks: u32,
     pub pool: u32,
     pub block_bytes: u32,
@@ -45,7 +52,7 @@ impl Shape {
             id: JobId(JOB),
             hosts: &hosts,
             servers: &[],
-            system: SYSTEM,
+            system: self.system.system(),
             op: self.first.into(),
             element_bytes: self.first.dtype.bytes() as u32,
             payload_bytes: self.block_bytes,
@@ -58,22 +65,40 @@ impl Shape {
         };
         let nodes = build::<[u8]>(&spec, &NetworkMap::star(self.ranks)).unwrap();
         let mut node = nodes.others.into_iter().find(|placed| placed.at == Address::switch(NodeId(self.ranks))).unwrap().node;
-        assert!(node.offer(self.fixed_point));
+        assert_eq!(node.offer(self.fixed_point), self.system == XdpSystem::SwitchMl);
         node
+    }
+
+    /// What packets name by numbers.
+    pub fn ops(&self) -> OpTable {
+        match self.system {
+            XdpSystem::SwitchMl => ops::table(self.first, self.numbers()),
+            XdpSystem::Tree => ops::table_of_one(self.first),
+        }
+    }
+
+    /// The first bytes of contributions: their kinds.
+    fn contributions(&self) -> &'static [u8] {
+        match self.system {
+            XdpSystem::SwitchMl => &[1, 5, 7, 8],
+            XdpSystem::Tree => &[1],
+        }
     }
 
     /// For the kernel.
     pub fn job(&self) -> XdpJob {
-        let rank = |rank: u32| XdpRank { socket: socket(rank), ifindex: LOOPBACK };
+        let rank =
+            |rank: u32| XdpRank { socket: socket(rank), ifindex: LOOPBACK, ethernet: [ethernet(rank), SWITCH_ETHERNET], from: SWITCH };
         XdpJob {
             job: JOB,
-            system: SYSTEM.number(),
+            system: self.system,
             epoch: EPOCH,
             pool: self.pool,
             block_bytes: self.block_bytes,
-            ops: ops::table(self.first, self.numbers()),
+            ops: self.ops(),
             port: PORT,
             ranks: (0..self.ranks).map(rank).collect(),
+            late: [Duration::ZERO, Duration::from_ms(10), Duration::from_ms(1_000), Duration::from_ms(100_000)],
         }
     }
 }
@@ -128,16 +153,20 @@ pub fn unframe(shape: &Shape, frame: &[u8]) -> (u32, Vec<u8>) {
 }
 
 /// A contribution as a worker sends it.
-pub fn contribution(shape: &Shape, at: SlotUse, attempt: u8, exponent: Option<i16>, call: CallLabel, payload: &[u8]) -> Vec<u8> {
-    let _ = shape;
+pub fn contribution(at: SlotUse, attempt: u8, exponent: Option<i16>, call: CallLabel, payload: &[u8]) -> Vec<u8> {
     let header = SwitchMlHeader::Contribution { at, attempt, exponent: exponent.map(BlockExponent::from_bits), call };
-    packet(&hop(Role::Worker, Role::Switch, 0), &header, payload)
+    contribution_of(&header.into(), payload)
+}
+
+/// The same of any system.
+pub fn contribution_of(header: &AnyHeader, payload: &[u8]) -> Vec<u8> {
+    packet(&hop(Role::Worker, Role::Switch, 0), header, payload)
 }
 
 fn hop(from: Role, to: Role, sequence: u32) -> HopHeader {
     let address = |role| Address { node: NodeId(0), role };
     HopHeader {
-        system: SYSTEM.number(),
+        system: 0,
         via: Via::Direct,
         ecn: false,
         neighbour: true,
@@ -152,12 +181,11 @@ fn hop(from: Role, to: Role, sequence: u32) -> HopHeader {
     }
 }
 
-fn packet(hop: &HopHeader, header: &SwitchMlHeader, payload: &[u8]) -> Vec<u8> {
-    let hop = HopHeader { payload_bytes: payload.len() as u16, ..*hop };
-    let header = AnyHeader::from(*header);
-    let mut bytes = vec![0; hop.wire_len() + header.wire_len()];
-    let front = hop.emit(&mut bytes);
-    header.emit(&mut bytes[front..]);
+fn packet(hop: &HopHeader, header: &AnyHeader, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; HopHeader::NEIGHBOUR_LEN + header.wire_len()];
+    header.emit(&mut bytes[HopHeader::NEIGHBOUR_LEN..]);
+    // The system's number stands before its header too.
+    HopHeader { system: bytes[HopHeader::NEIGHBOUR_LEN], payload_bytes: payload.len() as u16, ..*hop }.emit(&mut bytes);
     bytes.extend(payload);
     seal(&mut bytes);
     bytes
@@ -172,22 +200,28 @@ pub fn seal(packet: &mut [u8]) {
 /// What a datagram is to the switch's driver.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Word {
-    Contribution(SwitchMlHeader, Vec<u8>),
+    Contribution(AnyHeader, Vec<u8>),
     Dropped(DropReason),
     /// Not between a worker and its switch, or not a contribution: the program does not take it.
     Other,
 }
 
 /// As the driver admits datagrams (`crates/runtime/src/driver.rs`), but for numbers: the state machine needs none, since rounds name packets.
-pub fn admit(datagram: &[u8]) -> Word {
+pub fn admit(shape: &Shape, datagram: &[u8]) -> Word {
     let Ok(packet) = HopPacket::new(datagram) else { return Word::Other };
     let header = packet.header();
-    let ours =
-        HopHeader { ecn: header.ecn, payload_bytes: header.payload_bytes, epoch: header.epoch, ..hop(Role::Worker, Role::Switch, 0) };
-    if (HopHeader { sequence: 0, ..header }) != ours || packet.rest().first() != Some(&SYSTEM.number()) {
+    let system = shape.system.number();
+    let ours = HopHeader {
+        system,
+        ecn: header.ecn,
+        payload_bytes: header.payload_bytes,
+        epoch: header.epoch,
+        ..hop(Role::Worker, Role::Switch, 0)
+    };
+    if (HopHeader { sequence: 0, ..header }) != ours || packet.rest().first() != Some(&system) {
         return Word::Other;
     }
-    if !matches!(packet.rest().get(1), Some(1 | 5 | 7 | 8)) || packet.rest().len() < 9 {
+    if !packet.rest().get(1).is_some_and(|kind| shape.contributions().contains(kind)) || packet.rest().len() < 9 {
         return Word::Other;
     }
     if packet.verify().is_err() {
@@ -196,7 +230,7 @@ pub fn admit(datagram: &[u8]) -> Word {
     if header.epoch != EPOCH {
         return Word::Dropped(DropReason::Unproven);
     }
-    let Ok((AnyHeader::SwitchMl(system), length)) = AnyHeader::parse(packet.rest()) else { return Word::Dropped(DropReason::Malformed) };
+    let Ok((system, length)) = AnyHeader::parse(packet.rest()) else { return Word::Dropped(DropReason::Malformed) };
     match packet.rest()[length..].get(..usize::from(header.payload_bytes)) {
         Some(payload) => Word::Contribution(system, payload.to_vec()),
         None => Word::Dropped(DropReason::Malformed),
@@ -222,9 +256,9 @@ impl Oracle {
     }
 
     /// Gives a contribution to the node; gives what is sent, by rank, and why packets were dropped.
-    pub fn on_contribution(&mut self, from: u32, header: SwitchMlHeader, payload: &[u8]) -> (Vec<(u32, Vec<u8>)>, Vec<DropReason>) {
+    pub fn on_contribution(&mut self, from: u32, header: AnyHeader, payload: &[u8]) -> (Vec<(u32, Vec<u8>)>, Vec<DropReason>) {
         let ingress = Ingress { port: PortId(from as u16), source: Address::worker(NodeId(from)), job: JobId(JOB), ecn: false };
-        self.node.on_packet(Instant::ZERO, ingress, &header.into(), payload, &mut self.outlet);
+        self.node.on_packet(Instant::ZERO, ingress, &header, payload, &mut self.outlet);
         let mut sent = std::mem::take(&mut self.outlet.sent);
         sent.sort();
         (sent, std::mem::take(&mut self.outlet.dropped))
@@ -233,7 +267,6 @@ impl Oracle {
 
 impl Outlet {
     fn send_to(&mut self, port: PortId, header: &AnyHeader, body: &[u8]) {
-        let AnyHeader::SwitchMl(header) = header else { panic!("not of this system") };
         let rank = u32::from(port.0);
         let next = &mut self.next[rank as usize];
         let bytes = packet(&hop(Role::Switch, Role::Worker, *next), header, body);

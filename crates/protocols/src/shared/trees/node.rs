@@ -9,6 +9,7 @@ use super::format::TreeFormat;
 #[cfg(feature = "planted-bugs")]
 use super::planted::Planted;
 use super::switch::Reduction;
+use crate::shared::kept::KeptSlot;
 use crate::shared::state::node_state;
 
 /// The aggregator of one job at one switch, with its role in each of the job's trees.
@@ -37,6 +38,11 @@ impl<P: Payload + ?Sized, F: TreeFormat> TreeAggregator<P, F> {
     /// The job that the switch aggregates for.
     pub fn job(&self) -> JobId {
         self.reduction.job()
+    }
+
+    /// What slots hold: see [`Reduction::kept`].
+    pub fn kept(&self) -> Option<impl Iterator<Item = KeptSlot<'_, P::Acc>>> {
+        self.reduction.kept()
     }
 
     /// Puts in a bug.

@@ -10,6 +10,7 @@ use super::far::{Children, Far};
 use super::format::{Marks, TreeFormat, TreePacket};
 use super::ordered::Ordered;
 use super::planted::Planted;
+use crate::shared::kept::KeptSlot;
 use crate::shared::serial::newer;
 use crate::shared::slots::{Missing, SlotState, Slots};
 use crate::shared::state::node_state;
@@ -140,6 +141,27 @@ impl<P: Payload + ?Sized> Reduction<P> {
     /// The job that the switch aggregates for.
     pub fn job(&self) -> JobId {
         self.job
+    }
+
+    /// What slots hold, for a program that goes on with the job; `None` where the switch is not the root of the only tree, its sums have an
+    /// order, or something waits for room.
+    pub fn kept(&self) -> Option<impl Iterator<Item = KeptSlot<'_, P::Acc>>> {
+        let is_root = matches!(&*self.places, [Some(Place { parent: None, .. })]);
+        let kept = |index: u32| {
+            let slot = self.slots.peek(index);
+            KeptSlot {
+                slot: 0,
+                number: slot.number,
+                is_done: slot.state == SlotState::Done,
+                arrived: self.slots.arrived(index),
+                op: 0,
+                receiver: u16::MAX,
+                fingerprint: 0,
+                exponent: 0,
+                acc: &slot.acc,
+            }
+        };
+        (is_root && self.reliable && self.ordered.is_none() && self.slots.are_at_rest()).then(|| self.slots.in_use().map(kept))
     }
 
     /// Puts in a bug.
