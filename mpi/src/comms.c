@@ -16,6 +16,8 @@
 /* How long a call waits for other ranks where FANIN_TIMEOUT does not say: an MPI would wait for ever, a switch does not by default. */
 #define PATIENCE_S 3600.0
 
+MPI_Comm fm_quiet = MPI_COMM_NULL;
+
 static int keyval = MPI_KEYVAL_INVALID;
 static MPI_Group world_group = MPI_GROUP_NULL;
 /* A number for each rank's host. */
@@ -259,6 +261,7 @@ bool fm_comms_begin(void)
     }
     fm_real.Allgather(&own, sizeof own, MPI_BYTE, hosts, sizeof own, MPI_BYTE, MPI_COMM_WORLD);
     fm_real.Comm_group(MPI_COMM_WORLD, &world_group);
+    fm_real.Comm_dup(MPI_COMM_WORLD, &fm_quiet);
     world = fm_comm_of(MPI_COMM_WORLD);
     if (!*fm_policy.switch_at && !*fm_policy.fabric && !*fm_policy.rendezvous) {
         if (!world->in_memory) {
@@ -285,8 +288,9 @@ void fm_comms_end(void)
         if (comm != world)
             fanin_finalize(&comm->fanin);
     }
-    fm_real.Barrier(MPI_COMM_WORLD);
+    fm_real.Barrier(fm_quiet);
     fanin_finalize(&world->fanin);
+    fm_real.Comm_free(&fm_quiet);
     fm_real.Group_free(&world_group);
     fm_real.Comm_free_keyval(&keyval);
 }

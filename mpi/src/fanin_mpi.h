@@ -24,7 +24,7 @@
 /* The MPI's functions that are called, without their prefix. */
 #define FM_REAL_FUNCTIONS(F)                                                                                            \
     F(Abort) F(Add_error_class) F(Add_error_code) F(Add_error_string) F(Allgather) F(Allreduce) F(Barrier) F(Bcast)     \
-    F(Comm_call_errhandler) F(Comm_create_keyval) F(Comm_free_keyval) F(Comm_get_attr) F(Comm_group) F(Comm_rank)       \
+    F(Comm_call_errhandler) F(Comm_create_keyval) F(Comm_dup) F(Comm_free) F(Comm_free_keyval) F(Comm_get_attr) F(Comm_group) F(Comm_rank)       \
     F(Comm_set_attr) F(Comm_size) F(Comm_test_inter) F(Finalize) F(Get_library_version) F(Grequest_complete)            \
     F(Grequest_start) F(Group_free) F(Group_size) F(Group_translate_ranks) F(Iallgather) F(Iallreduce) F(Ibarrier)      \
     F(Ibcast) F(Init) F(Init_thread) F(Iprobe) F(Ireduce) F(Ireduce_scatter) F(Ireduce_scatter_block) F(Pack) F(Reduce) \
@@ -151,6 +151,8 @@ struct fm_plan {
 /* startup.c */
 FM_HIDDEN extern bool fm_is_on;
 FM_HIDDEN extern int fm_world_rank;
+/* Of all ranks, for this library alone. */
+FM_HIDDEN extern MPI_Comm fm_quiet;
 FM_HIDDEN void fm_note(fm_reason reason, const struct fm_call *call, const struct fm_comm *comm);
 FM_HIDDEN void fm_count(fm_kind kind, bool served, uint64_t bytes);
 FM_HIDDEN void fm_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

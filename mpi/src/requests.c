@@ -42,6 +42,28 @@ static int call_handler(struct fm_comm *comm, int error)
     return error;
 }
 
+/* Lets the MPI make progress. Where a message were found it would not: nobody sends any on this communicator, of all ranks, since MPICH does not look
+ * after others for one of this rank alone. */
+static void look_after_messages(void)
+{
+    int unused = 0;
+    fm_real.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, fm_quiet, &unused, MPI_STATUS_IGNORE);
+}
+
+/* A moment in a wait that has begun then: others may run, and the MPI's own messages go on. */
+static void pause_since(int64_t begin)
+{
+    const int64_t passed = now_ns() - begin;
+
+    look_after_messages();
+    if (passed < YIELD_NS) {
+        sched_yield();
+    } else {
+        const int64_t sleep = passed / SLEEP_PART < SLEEP_MOST_NS ? passed / SLEEP_PART : SLEEP_MOST_NS;
+        nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
+    }
+}
+
 /* Runs a call to its end. */
 int fm_run(struct fm_plan *plan)
 {
@@ -51,20 +73,9 @@ int fm_run(struct fm_plan *plan)
     int done = status != FANIN_OK;
 
     while (!done) {
-        int64_t passed;
-        int unused = 0;
-
         status = fanin_test(&request, &done);
-        if (done)
-            break;
-        fm_real.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &unused, MPI_STATUS_IGNORE);
-        passed = now_ns() - begin;
-        if (passed < YIELD_NS) {
-            sched_yield();
-        } else {
-            const int64_t sleep = passed / SLEEP_PART < SLEEP_MOST_NS ? passed / SLEEP_PART : SLEEP_MOST_NS;
-            nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
-        }
+        if (!done)
+            pause_since(begin);
     }
     return call_handler(plan->comm, fm_plan_end(plan, status));
 }
@@ -160,7 +171,11 @@ static int hand_back(struct fm_request *request, MPI_Request *to)
     return MPI_SUCCESS;
 }
 #else
-/* MPICH asks whenever somebody waits for this request, or tests it; that is one thread at a time. */
+/* Calls that have begun and are not known to have ended. */
+static atomic_int pending;
+
+/* MPICH asks whenever somebody waits for this request, or tests it; that is one thread at a time. While somebody waits, it asks again and again and
+ * does nothing else. */
 static int poll(void *state, MPI_Status *status)
 {
     struct fm_request *request = state;
@@ -168,9 +183,34 @@ static int poll(void *state, MPI_Status *status)
     (void)status;
     if (!request->is_told && has_ended(request)) {
         request->is_told = true;
+        atomic_fetch_sub(&pending, 1);
         fm_real.Grequest_complete(request->mpi);
+    } else if (!request->is_told) {
+        look_after_messages();
+        sched_yield();
     }
     return MPI_SUCCESS;
+}
+
+static int wait(int count, void **states, double timeout, MPI_Status *status)
+{
+    (void)timeout;
+    for (int i = 0; i < count; i++)
+        poll(states[i], status);
+    return MPI_SUCCESS;
+}
+
+/* MPICH would wait for such requests one by one, and keep other threads out meanwhile. */
+BOTH(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]))
+{
+    const int64_t begin = now_ns();
+    int error, done = 0;
+
+    if (atomic_load(&pending) == 0)
+        return fm_real.Waitall(count, requests, statuses);
+    while ((error = fm_real.Testall(count, requests, &done, statuses)) == MPI_SUCCESS && !done)
+        pause_since(begin);
+    return error;
 }
 
 bool fm_requests_begin(void)
@@ -180,10 +220,12 @@ bool fm_requests_begin(void)
 
 static int hand_back(struct fm_request *request, MPI_Request *to)
 {
-    const int error = PMPIX_Grequest_start(query, release, cancel, poll, NULL, request, &request->mpi);
+    const int error = PMPIX_Grequest_start(query, release, cancel, poll, wait, request, &request->mpi);
 
-    if (error == MPI_SUCCESS)
+    if (error == MPI_SUCCESS) {
+        atomic_fetch_add(&pending, 1);
         *to = request->mpi;
+    }
     return error;
 }
 #endif
