@@ -246,6 +246,16 @@ void fm_comms_abort(const char *why)
     pthread_mutex_unlock(&list_lock);
 }
 
+/* Whether any call may be served; groups of a world on one host are there as well. */
+static bool is_wanted(bool in_memory)
+{
+    bool any = false;
+
+    for (int kind = 0; kind < FM_KINDS; kind++)
+        any = any || fm_policy.from_bytes[1][kind] != SIZE_MAX || (!in_memory && fm_policy.from_bytes[0][kind] != SIZE_MAX);
+    return any;
+}
+
 /* The world joins. */
 bool fm_comms_begin(void)
 {
@@ -263,6 +273,11 @@ bool fm_comms_begin(void)
     fm_real.Comm_group(MPI_COMM_WORLD, &world_group);
     fm_real.Comm_dup(MPI_COMM_WORLD, &fm_quiet);
     world = fm_comm_of(MPI_COMM_WORLD);
+    if (!is_wanted(world->in_memory)) {
+        if (fm_world_rank == 0 && fm_policy.verbose)
+            fm_say("all is left to the MPI: %s", world->in_memory ? "all ranks are on one host, where it is faster (FANIN_MPI_SERVE)" : "FANIN_MPI_SERVE is none");
+        return false;
+    }
     if (!*fm_policy.switch_at && !*fm_policy.fabric && !*fm_policy.rendezvous) {
         if (!world->in_memory) {
             if (fm_world_rank == 0 && fm_policy.verbose)

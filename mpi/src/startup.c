@@ -205,17 +205,6 @@ static void read_environment(void)
     copy_variable("FANIN_JOB", fm_policy.job, sizeof fm_policy.job);
 }
 
-static bool wants_anything(void)
-{
-    for (int path = 0; path < 2; path++) {
-        for (int kind = 0; kind < FM_KINDS; kind++) {
-            if (fm_policy.from_bytes[path][kind] != SIZE_MAX)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* This library is of one MPI: another one's handles are something else. */
 static void check_library(void)
 {
@@ -245,8 +234,7 @@ static void begin(void)
     if (fm_world_rank == 0)
         read_environment();
     fm_real.Bcast(&fm_policy, sizeof fm_policy, MPI_BYTE, 0, MPI_COMM_WORLD);
-    if (wants_anything() && fm_requests_begin())
-        fm_is_on = fm_comms_begin();
+    fm_is_on = fm_requests_begin() && fm_comms_begin();
 }
 
 static void look_up(void)
