@@ -137,13 +137,13 @@ struct fm_plan {
     fanin_type of;
     fanin_operator op;
     uint32_t root;
-    /* Vectors that are not contiguous travel packed. */
+    /* Vectors that are not contiguous travel packed; some results do not have a place of their own. */
     void *packed_in, *packed_out;
     /* At the end: unpack `packed_out` to these. */
     void *unpack_to;
     MPI_Count unpack_count;
     MPI_Datatype unpack_type;
-    /* At the end: a rank's own part goes from `out` to where MPI wants it. */
+    /* At the end: `out` goes to where MPI wants it. */
     void *move_to;
     size_t move_bytes;
 };

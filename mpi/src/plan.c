@@ -85,17 +85,15 @@ static bool plan_gather(const struct fm_call *call, struct fm_plan *plan, uint64
     return true;
 }
 
-/* The rank's part of the result may only take its place in the vector; MPI wants it at the beginning. */
-static void plan_scatter(const struct fm_call *call, struct fm_plan *plan, uint64_t bytes)
+/* In place, the result goes to the beginning of the vector, and programs expect the rest to be as it was. */
+static bool plan_scatter(const struct fm_call *call, struct fm_plan *plan, uint64_t bytes)
 {
     if (call->send != MPI_IN_PLACE)
-        return;
-    plan->in = call->recv;
-    plan->out = (char *)call->recv + (uint64_t)plan->comm->rank * bytes;
-    if (plan->comm->rank > 0) {
-        plan->move_to = call->recv;
-        plan->move_bytes = bytes;
-    }
+        return true;
+    plan->out = plan->packed_out = memory(bytes);
+    plan->move_to = call->recv;
+    plan->move_bytes = bytes;
+    return plan->packed_out != NULL;
 }
 
 static bool fill(const struct fm_call *call, struct fm_plan *plan, uint64_t bytes, size_t each)
@@ -114,9 +112,7 @@ static bool fill(const struct fm_call *call, struct fm_plan *plan, uint64_t byte
     plan->out = call->recv;
     if (call->kind == FM_REDUCE && plan->comm->rank != call->root)
         plan->out = NULL;
-    if (call->kind == FM_REDUCE_SCATTER)
-        plan_scatter(call, plan, bytes);
-    return true;
+    return call->kind != FM_REDUCE_SCATTER || plan_scatter(call, plan, bytes);
 }
 
 /* Why the call is the MPI's; FM_SERVED where it is not. */
@@ -157,7 +153,8 @@ bool fm_plan_call(const struct fm_call *call, struct fm_plan *plan, int *error)
         return false;
     bytes = share_bytes(call);
     why = decide(call, plan, bytes, &each);
-    fm_count(call->kind, why == FM_SERVED, bytes);
+    if (why != FM_ALONE)
+        fm_count(call->kind, why == FM_SERVED, bytes);
     if (why != FM_SERVED) {
         if (why != FM_ALONE)
             fm_note(why, call, plan->comm);
@@ -167,7 +164,7 @@ bool fm_plan_call(const struct fm_call *call, struct fm_plan *plan, int *error)
     if (!fill(call, plan, bytes, each)) {
         free(plan->packed_in);
         free(plan->packed_out);
-        *error = fm_error(plan->comm, "a vector that is not contiguous could not be packed: no memory, or elements of more than 2 GiB");
+        *error = fm_error(plan->comm, "no memory for a copy of the vector, or elements of more than 2 GiB that are not contiguous");
     }
     return true;
 }
@@ -192,7 +189,7 @@ int fm_plan_end(struct fm_plan *plan, fanin_status status)
     int error = status == FANIN_OK ? MPI_SUCCESS : fm_last_error(plan->comm);
 
     if (status == FANIN_OK && plan->move_to)
-        memmove(plan->move_to, plan->out, plan->move_bytes);
+        memcpy(plan->move_to, plan->out, plan->move_bytes);
     if (status == FANIN_OK && plan->unpack_to
         && !fm_unpack(plan->packed_out, plan->unpack_to, plan->unpack_count, plan->unpack_type, plan->comm->mpi))
         error = fm_error(plan->comm, "a vector that is not contiguous could not be unpacked");

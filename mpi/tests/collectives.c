@@ -170,6 +170,8 @@ static void moves(MPI_Comm comm)
     MPI_Reduce_scatter_block(MPI_IN_PLACE, whole, COUNT, MPI_INT, MPI_SUM, comm);
     for (int i = 0; i < COUNT; i++)
         EXPECT(whole[i] == reduced(MPI_SUM, ranks, me * COUNT + i));
+    for (int i = COUNT; i < ranks * COUNT; i++)
+        EXPECT(whole[i] == (int)value(me, i));
     MPI_Barrier(comm);
     free(part);
     free(whole);
