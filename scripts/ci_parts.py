@@ -67,6 +67,12 @@ PARTS = (
         files=("dataplanes/xdp/*", "scripts/xdp.py", "scripts/namespaces.py", "scripts/processes.py", "scripts/packages.py"),
     ),
     Part("c", "sudo --preserve-env env \"PATH=$PATH\" make test-all CHECKS=c", crates=("fanin-c", "fanin"), files=("examples/c/*", "scripts/c_*.py", "scripts/packages.py", "scripts/processes.py")),
+    Part(
+        "mpi",
+        'sudo --preserve-env env "PATH=$PATH" make test-all CHECKS=mpi',
+        crates=("fanin-c", "fanin"),
+        files=("mpi/*", "scripts/c_*.py", "scripts/mpi_*.py", "scripts/packages.py", "scripts/processes.py"),
+    ),
     Part("own-crates", "make test-all CHECKS=own-crates", crates=("fanin",), files=(*EMBEDDED, "docs/*.md", "scripts/own_crates.py")),
     Part("docs", "make docs", crates=("fanin", "fanin-py"), files=(*PYTHON, *EMBEDDED, "docs/*", "*.md", "mkdocs.yml")),
     Part("clean-install", "make test-all CHECKS=clean-install", crates=("fanin-py", "fanin"), files=(*PYTHON, *EMBEDDED, "README.md")),

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import clean_install
+import mpi_tests
 import ns3
 import packages
 import rdma
@@ -130,6 +131,8 @@ CHECKS = [
     Check("own-crates", anywhere, [sys.executable, "scripts/own_crates.py"]),
     # The communicator from C, C++ and Fortran.
     Check("c", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/c_tests.py --fanin target/debug/fanin"]),
+    # Programs of Open MPI and MPICH that know nothing of it, mpi4py's tests among them.
+    Check("mpi", mpi_tests.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/mpi_tests.py --fanin target/debug/fanin --mpi4py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.

@@ -9,6 +9,9 @@
 
 #include <fanin.h>
 #include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,9 +48,28 @@
 #define FM_REAL_FUNCTIONS_4(F)
 #endif
 
+/* Persistent collectives: of MPI 4, and an extension of Open MPI 4.1. */
+#if FM_MPI_4
+#define FM_PERSISTENT_PREFIX PMPI_
+#elif defined(OMPI_HAVE_MPI_EXT_PCOLLREQ) && OMPI_HAVE_MPI_EXT_PCOLLREQ
+#define FM_PERSISTENT_PREFIX PMPIX_
+#endif
+#ifdef FM_PERSISTENT_PREFIX
+#define FM_REAL_FUNCTIONS_PERSISTENT(F)                                                                                 \
+    F(Allgather_init) F(Allreduce_init) F(Barrier_init) F(Bcast_init) F(Reduce_init) F(Reduce_scatter_block_init)       \
+    F(Reduce_scatter_init)
+#else
+#define FM_REAL_FUNCTIONS_PERSISTENT(F)
+#endif
+#define FM_JOIN(prefix, name) FM_JOINED(prefix, name)
+#define FM_JOINED(prefix, name) prefix##name
+
 struct fm_real_functions {
 #define F(name) __typeof__(PMPI_##name) *name;
     FM_REAL_FUNCTIONS(F) FM_REAL_FUNCTIONS_4(F)
+#undef F
+#define F(name) __typeof__(FM_JOIN(FM_PERSISTENT_PREFIX, name)) *name;
+    FM_REAL_FUNCTIONS_PERSISTENT(F)
 #undef F
 };
 extern FM_HIDDEN struct fm_real_functions fm_real;
@@ -77,7 +99,6 @@ typedef enum {
     FM_NOT_JOINED,
     FM_EARLY,
     FM_HUGE,
-    FM_PERSISTENT,
     FM_REASONS,
 } fm_reason;
 
@@ -176,6 +197,7 @@ FM_HIDDEN bool fm_unpack(const void *from, void *to, MPI_Count count, MPI_Dataty
 
 /* plan.c: true where Fanin serves the call; then `*error` says whether its plan could be made. */
 FM_HIDDEN bool fm_plan_call(const struct fm_call *call, struct fm_plan *plan, int *error);
+FM_HIDDEN bool fm_would_serve(const struct fm_call *call);
 FM_HIDDEN fanin_status fm_plan_start(const struct fm_plan *plan, fanin_request **request);
 FM_HIDDEN int fm_plan_end(struct fm_plan *plan, fanin_status status);
 FM_HIDDEN int fm_error(struct fm_comm *comm, const char *words);
@@ -185,5 +207,65 @@ FM_HIDDEN int fm_last_error(struct fm_comm *comm);
 FM_HIDDEN bool fm_requests_begin(void);
 FM_HIDDEN int fm_run(struct fm_plan *plan);
 FM_HIDDEN int fm_start(struct fm_plan *plan, MPI_Request *request);
+/* `MPI_Waitall` of requests that are all the MPI's. */
+FM_HIDDEN int fm_wait_all(int count, MPI_Request requests[], MPI_Status statuses[]);
+
+/* What the entries make of their arguments. */
+static inline struct fm_call fm_allreduce(const char *name, const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    return (struct fm_call){.kind = FM_ALLREDUCE, .name = name, .send = send, .recv = recv, .sends = count, .recvs = count, .send_type = type,
+                            .recv_type = type, .op = op, .comm = comm};
+}
+
+static inline struct fm_call fm_reduce(const char *name, const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm)
+{
+    struct fm_call call = fm_allreduce(name, send, recv, count, type, op, comm);
+    call.kind = FM_REDUCE;
+    call.root = root;
+    return call;
+}
+
+static inline struct fm_call fm_bcast(const char *name, void *vector, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+    struct fm_call call = fm_allreduce(name, vector, vector, count, type, MPI_OP_NULL, comm);
+    call.kind = FM_BCAST;
+    call.root = root;
+    return call;
+}
+
+static inline struct fm_call fm_barrier(const char *name, MPI_Comm comm)
+{
+    return (struct fm_call){.kind = FM_BARRIER, .name = name, .comm = comm};
+}
+
+static inline struct fm_call fm_scatter(const char *name, const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    struct fm_call call = fm_allreduce(name, send, recv, count, type, op, comm);
+    call.kind = FM_REDUCE_SCATTER;
+    return call;
+}
+
+static inline struct fm_call fm_gather(const char *name, const void *send, MPI_Count sends, MPI_Datatype send_type, void *recv, MPI_Count recvs,
+                             MPI_Datatype recv_type, MPI_Comm comm)
+{
+    const bool in_place = send == MPI_IN_PLACE;
+    return (struct fm_call){.kind = FM_ALLGATHER, .name = name, .send = send, .recv = recv, .sends = in_place ? recvs : sends, .recvs = recvs,
+                            .send_type = in_place ? recv_type : send_type, .recv_type = recv_type, .comm = comm};
+}
+
+/* The size of all parts where they have one, or -1: such a call is the MPI's. */
+#define FM_EVEN(name, counts)                                                                                              \
+    int size = 0;                                                                                                       \
+    MPI_Count part = -1;                                                                                                \
+    if (fm_is_on && comm != MPI_COMM_NULL && counts && fm_real.Comm_size(comm, &size) == MPI_SUCCESS && size > 0) {     \
+        part = counts[0];                                                                                               \
+        for (int i = 1; i < size; i++) {                                                                                \
+            if (counts[i] != counts[0])                                                                                 \
+                part = -1;                                                                                              \
+        }                                                                                                               \
+    }                                                                                                                   \
+    struct fm_call call = fm_scatter(name, send, recv, part, type, op, comm);                                        \
+    if (fm_is_on && part < 0)                                                                                           \
+        fm_note(FM_UNEVEN, &call, NULL)
 
 #endif

@@ -169,6 +169,21 @@ bool fm_plan_call(const struct fm_call *call, struct fm_plan *plan, int *error)
     return true;
 }
 
+/* Whether Fanin will serve a persistent call; its communicator joins if so. */
+bool fm_would_serve(const struct fm_call *call)
+{
+    struct fm_plan plan = {.kind = call->kind};
+    size_t each = 1;
+    fm_reason why;
+
+    if (!fm_is_on || !is_sound(call) || !(plan.comm = fm_comm_of(call->comm)))
+        return false;
+    why = decide(call, &plan, share_bytes(call), &each);
+    if (why != FM_SERVED && why != FM_ALONE)
+        fm_note(why, call, plan.comm);
+    return why == FM_SERVED;
+}
+
 fanin_status fm_plan_start(const struct fm_plan *plan, fanin_request **request)
 {
     const fanin_comm *comm = plan->comm->fanin;

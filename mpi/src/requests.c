@@ -157,6 +157,11 @@ bool fm_requests_begin(void)
     return add && add(progress) == 0;
 }
 
+int fm_wait_all(int count, MPI_Request requests[], MPI_Status statuses[])
+{
+    return fm_real.Waitall(count, requests, statuses);
+}
+
 static int hand_back(struct fm_request *request, MPI_Request *to)
 {
     const int error = fm_real.Grequest_start(query, release, cancel, request, &request->mpi);
@@ -201,7 +206,7 @@ static int wait(int count, void **states, double timeout, MPI_Status *status)
 }
 
 /* MPICH would wait for such requests one by one, and keep other threads out meanwhile. */
-BOTH(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]))
+int fm_wait_all(int count, MPI_Request requests[], MPI_Status statuses[])
 {
     const int64_t begin = now_ns();
     int error, done = 0;

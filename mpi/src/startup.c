@@ -51,7 +51,6 @@ static const char *reason_words(fm_reason reason)
     case FM_UNEVEN: return "parts of different sizes";
     case FM_INTER: return "it is between two groups";
     case FM_ALONE: return "there is only one rank";
-    case FM_PERSISTENT: return "persistent calls are the MPI's";
     case FM_STRANGERS: return "some of its ranks are not of this MPI_COMM_WORLD";
     case FM_NOT_JOINED: return "Fanin could not be joined";
     case FM_EARLY: return "its communicator has had no blocking call yet that Fanin serves, and joining would block";
@@ -242,6 +241,11 @@ static void look_up(void)
     bool found = true;
 #define F(name) found &= (fm_real.name = (__typeof__(fm_real.name))dlsym(RTLD_NEXT, "PMPI_" #name)) != NULL;
     FM_REAL_FUNCTIONS(F) FM_REAL_FUNCTIONS_4(F)
+#undef F
+#define TEXT(name) TEXT_OF(name)
+#define TEXT_OF(name) #name
+#define F(name) found &= (fm_real.name = (__typeof__(fm_real.name))dlsym(RTLD_NEXT, TEXT(FM_JOIN(FM_PERSISTENT_PREFIX, name)))) != NULL;
+    FM_REAL_FUNCTIONS_PERSISTENT(F)
 #undef F
     if (!found) {
         fm_say("the MPI lacks functions: %s", dlerror());

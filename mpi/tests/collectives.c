@@ -8,6 +8,13 @@
  */
 #include <mpi.h>
 
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#define INIT(name) MPIX_##name##_init
+#else
+#define INIT(name) MPI_##name##_init
+#endif
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -309,6 +316,57 @@ static void background(MPI_Comm comm)
     free(in);
 }
 
+/* Persistent calls, beside a persistent receive, started again and again. */
+static void persistent(MPI_Comm comm)
+{
+    enum { REQUESTS = 5 };
+    MPI_Request requests[REQUESTS], send;
+    MPI_Status statuses[REQUESTS];
+    int in[64], sums[64], all[256], token, got, index, done, ended, indices[REQUESTS];
+
+    EXPECT(size <= 4);
+    INIT(Allreduce)(in, sums, 64, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &requests[0]);
+    MPI_Recv_init(&got, 1, MPI_INT, (rank + 1) % size, 77, comm, &requests[1]);
+    INIT(Allgather)(in, 64, MPI_INT, all, 64, MPI_INT, comm, MPI_INFO_NULL, &requests[2]);
+    INIT(Barrier)(comm, MPI_INFO_NULL, &requests[3]);
+    INIT(Allreduce)(&token, &done, 1, MPI_INT, MPI_LOR, comm, MPI_INFO_NULL, &requests[4]);
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 64; i++)
+            in[i] = rank + i + round;
+        token = round;
+        MPI_Startall(3, requests);
+        MPI_Start(&requests[3]);
+        MPI_Start(&requests[4]);
+        MPI_Isend(&round, 1, MPI_INT, (rank + size - 1) % size, 77, comm, &send);
+        ended = 0;
+        if (round == 0)
+            MPI_Waitall(REQUESTS, requests, statuses);
+        for (int flag = 0; round == 1 && !flag;)
+            MPI_Testall(REQUESTS, requests, &flag, statuses);
+        for (index = 0; round == 2 && (MPI_Waitany(REQUESTS, requests, &index, statuses), index != MPI_UNDEFINED);)
+            ended++;
+        for (int some = 0; round == 3 && (MPI_Waitsome(REQUESTS, requests, &some, indices, statuses), some != MPI_UNDEFINED);)
+            ended += some;
+        EXPECT(ended == (round == 2 || round == 3 ? REQUESTS : 0));
+        for (int i = 0; round == 4 && i < REQUESTS; i++) {
+            int flag = 0;
+            while (!flag)
+                MPI_Test(&requests[i], &flag, statuses);
+        }
+        MPI_Wait(&send, statuses);
+        MPI_Wait(&requests[0], statuses);
+        for (int i = 0; i < REQUESTS; i++)
+            EXPECT(requests[i] != MPI_REQUEST_NULL);
+        for (int i = 0; i < 64; i++)
+            EXPECT(sums[i] == size * (i + round) + size * (size - 1) / 2);
+        for (int i = 0; i < 64 * size; i++)
+            EXPECT(all[i] == i / 64 + i % 64 + round);
+        EXPECT(got == round && done == (round > 0));
+    }
+    for (int i = 0; i < REQUESTS; i++)
+        MPI_Request_free(&requests[i]);
+}
+
 /* A rank that waits in a collective must let its large messages go on. */
 static void messages_go_on(MPI_Comm comm)
 {
@@ -418,6 +476,7 @@ int main(int count, char **arguments)
     parts(MPI_COMM_WORLD);
     derived(MPI_COMM_WORLD);
     background(MPI_COMM_WORLD);
+    persistent(MPI_COMM_WORLD);
     messages_go_on(MPI_COMM_WORLD);
     groups();
     MPI_Finalize();
