@@ -54,7 +54,7 @@ static void forget(MPI_Request request)
     free(gone);
 }
 
-/* Requests of a call with those under way in the place of those that started them. */
+/* Requests of a call, with what is under way in the place of what started it. */
 struct swapped {
     MPI_Request few[16], *requests;
     struct fm_persistent *of_few[16], **of;
@@ -79,9 +79,10 @@ static bool swap(struct swapped *to, int count, const MPI_Request requests[])
     }
     for (int i = 0; i < count; i++) {
         struct fm_persistent *found = find(requests[i]);
-        to->of[i] = found && found->active != MPI_REQUEST_NULL ? found : NULL;
-        to->requests[i] = to->of[i] ? found->active : requests[i];
-        any = any || to->of[i];
+        /* One that is not under way counts as none, as MPI has it; MPICH 4.0 would wait for its own. */
+        to->of[i] = found;
+        to->requests[i] = found ? found->active : requests[i];
+        any = any || found;
     }
     if (!any && count > 16) {
         free(to->requests);
@@ -137,7 +138,7 @@ OF_REQUESTS(Testsome, (int count, MPI_Request requests[], int *some, int indices
 BOTH(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
 {
     struct fm_persistent *found = find(request);
-    return fm_real.Request_get_status(found && found->active != MPI_REQUEST_NULL ? found->active : request, flag, status);
+    return fm_real.Request_get_status(found ? found->active : request, flag, status);
 }
 
 BOTH(Request_free, (MPI_Request * request))

@@ -80,6 +80,18 @@ int fm_run(struct fm_plan *plan)
     return call_handler(plan->comm, fm_plan_end(plan, status));
 }
 
+/* Requests that the program has; those that have ended are not in it with Open MPI. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fm_request *_Atomic list;
+
+static void keep(struct fm_request *request)
+{
+    pthread_mutex_lock(&list_lock);
+    request->next = list;
+    atomic_store_explicit(&list, request, memory_order_release);
+    pthread_mutex_unlock(&list_lock);
+}
+
 /* Whether a call has ended; its result is where the program wants it then, and the MPI is still to be told. */
 static bool has_ended(struct fm_request *request)
 {
@@ -102,10 +114,17 @@ static int query(void *state, MPI_Status *status)
     return call_handler(request->plan.comm, request->error);
 }
 
+#ifndef OPEN_MPI
+static void forget(struct fm_request *request);
+#endif
+
 static int release(void *state)
 {
     struct fm_request *request = state;
 
+#ifndef OPEN_MPI
+    forget(request);
+#endif
     fm_comm_done(request->plan.comm);
     free(request);
     return MPI_SUCCESS;
@@ -121,8 +140,6 @@ static int cancel(void *state, int complete)
 #ifdef OPEN_MPI
 /* What Open MPI calls whenever it makes progress. It is no part of its mpi.h, but of its library of support, since version 1. */
 typedef int (*fm_progress)(void);
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fm_request *_Atomic list;
 
 /* Ends what has ended; how many. */
 static int progress(void)
@@ -169,16 +186,10 @@ static int hand_back(struct fm_request *request, MPI_Request *to)
     if (error != MPI_SUCCESS)
         return error;
     *to = request->mpi;
-    pthread_mutex_lock(&list_lock);
-    request->next = list;
-    atomic_store_explicit(&list, request, memory_order_release);
-    pthread_mutex_unlock(&list_lock);
+    keep(request);
     return MPI_SUCCESS;
 }
 #else
-/* Calls that have begun and are not known to have ended. */
-static atomic_int pending;
-
 /* MPICH asks whenever somebody waits for this request, or tests it; that is one thread at a time. While somebody waits, it asks again and again and
  * does nothing else. */
 static int poll(void *state, MPI_Status *status)
@@ -188,7 +199,6 @@ static int poll(void *state, MPI_Status *status)
     (void)status;
     if (!request->is_told && has_ended(request)) {
         request->is_told = true;
-        atomic_fetch_sub(&pending, 1);
         fm_real.Grequest_complete(request->mpi);
     } else if (!request->is_told) {
         look_after_messages();
@@ -205,17 +215,45 @@ static int wait(int count, void **states, double timeout, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-/* MPICH would wait for such requests one by one, and keep other threads out meanwhile. */
+static struct fm_request *find(MPI_Request mpi)
+{
+    struct fm_request *found;
+
+    pthread_mutex_lock(&list_lock);
+    for (found = list; found && found->mpi != mpi; found = found->next)
+        ;
+    pthread_mutex_unlock(&list_lock);
+    return found;
+}
+
+static void forget(struct fm_request *request)
+{
+    pthread_mutex_lock(&list_lock);
+    if (list == request) {
+        list = request->next;
+    } else {
+        struct fm_request *before = list;
+        while (before && before->next != request)
+            before = before->next;
+        if (before)
+            before->next = request->next;
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* MPICH itself would wait for these one by one, and keep other threads out meanwhile. */
 int fm_wait_all(int count, MPI_Request requests[], MPI_Status statuses[])
 {
     const int64_t begin = now_ns();
-    int error, done = 0;
 
-    if (atomic_load(&pending) == 0)
-        return fm_real.Waitall(count, requests, statuses);
-    while ((error = fm_real.Testall(count, requests, &done, statuses)) == MPI_SUCCESS && !done)
-        pause_since(begin);
-    return error;
+    for (int i = 0; i < count && atomic_load_explicit(&list, memory_order_acquire); i++) {
+        struct fm_request *request = requests[i] == MPI_REQUEST_NULL ? NULL : find(requests[i]);
+        while (request && !request->is_told) {
+            poll(request, MPI_STATUS_IGNORE);
+            pause_since(begin);
+        }
+    }
+    return fm_real.Waitall(count, requests, statuses);
 }
 
 bool fm_requests_begin(void)
@@ -228,8 +266,8 @@ static int hand_back(struct fm_request *request, MPI_Request *to)
     const int error = PMPIX_Grequest_start(query, release, cancel, poll, wait, request, &request->mpi);
 
     if (error == MPI_SUCCESS) {
-        atomic_fetch_add(&pending, 1);
         *to = request->mpi;
+        keep(request);
     }
     return error;
 }
