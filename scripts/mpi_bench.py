@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Times of MPI programs' collectives by libfanin_mpi beside the MPI's own, in turns, call by call, in the same processes (mpi/bench/turns.c).
+"""Times of MPI programs' collectives by libfanin_mpi beside the MPI's own, in turns, call by call, in the same processes
+(mpi/bench/turns.c).
 
 Usage: mpi_bench.py [--fanin PATH] [--prefix FOLDER] [--mpi KIND ...] [--rounds N] [--out FILE] CASE...
 
-    links4, links8    4 or 8 network namespaces on a bridge, every link with 1 Gbit/s each way, a `fanin switch` in one of its own; needs root
+    links4, links8    4 or 8 network namespaces on a bridge, every link with 1 Gbit/s each way, a `fanin switch` in its own; needs root
     memory2, memory4  2 or 4 ranks on this host, in shared memory
 
-The library is the one of `make mpi` (target/c). Each line has medians over the rounds, the median of the ratio within a round (the MPI's time by
-Fanin's: above 1, Fanin is faster) and its quartiles. Python's standard library only.
+The library is the one of `make mpi` (target/c). Each line has medians over the rounds, the median of the ratio within a round (the MPI's
+time by Fanin's: above 1, Fanin is faster) and its quartiles, and the least times, which
+other load of the machine changes least. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ ROOT = mpi_library.ROOT
 LINK_RATE, PORT = "1gbit", 7_200
 LIMIT = 580.0
 ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-SIZES = {"links": (1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 64 << 20), "memory": (1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)}
+SIZES = {
+    "links": (1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 64 << 20),
+    "memory": (1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20),
+}
 COLLECTIVES = ("allreduce", "reduce", "bcast", "reduce_scatter", "allgather", "barrier")
 
 
@@ -74,7 +79,7 @@ def launcher(mpi: Mpi, star: namespaces.Star, folder: Path) -> list[str]:
     else:
         command = [f"mpirun{mpi.suffix}", "-launcher", "ssh", "-launcher-exec", str(agent(star, folder)), "-iface", namespaces.INTERFACE]
         command += ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", namespaces.INTERFACE, "-hosts", ",".join(addresses)]
-    return [*inside, f"hostname node-{addresses[0]}; exec {shlex.join([*command, '-np', str(star.workers)])} \"$@\"", "launcher"]
+    return [*inside, f'hostname node-{addresses[0]}; exec {shlex.join([*command, "-np", str(star.workers)])} "$@"', "launcher"]
 
 
 def measured(command: Sequence[str]) -> list[dict]:
@@ -112,7 +117,9 @@ def told(row: dict) -> str:
     """A line of a table."""
     unit = f"{row['bytes'] / 1024:>8.0f} KiB" if row["collective"] != "barrier" else " " * 12
     times = f"{row['fanin_s'] * 1e3:10.3f} ms {row['mpi_s'] * 1e3:10.3f} ms"
-    return f"  {row['collective']:15}{unit} {times} {row['ratio']:6.2f} ({row['low']:.2f} to {row['high']:.2f}, {row['rounds']} rounds), {row['wrong']} wrong"
+    spread = f"({row['low']:.2f} to {row['high']:.2f}, {row['rounds']} rounds)"
+    least = f"least {row['fanin_least_s'] * 1e3:.3f} and {row['mpi_least_s'] * 1e3:.3f} ms"
+    return f"  {row['collective']:15}{unit} {times} {row['ratio']:6.2f} {spread}; {least}; {row['wrong']} wrong"
 
 
 def main(arguments: Sequence[str]) -> int:

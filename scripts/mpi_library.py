@@ -3,9 +3,10 @@
 
 Usage: mpi_library.py [--profile NAME] [--fast] [--prefix FOLDER] [--mpicc COMPILER ...]
 
-Builds one library for each MPI that is installed, as lib/openmpi/libfanin_mpi.so and lib/mpich/libfanin_mpi.so below the prefix (target/c, or
-FOLDER). Each is compiled with its MPI's own compiler and mpi.h, and contains libfanin. Compilers are those of Debian's packages, or `mpicc`, or what
-is given. Needs Rust and a C compiler. `--fast` builds libfanin without the compiler of custom operators. Python's standard library only.
+Builds one library for each MPI that is installed, as lib/openmpi/libfanin_mpi.so and lib/mpich/libfanin_mpi.so below the prefix
+(target/c, or FOLDER). Each is compiled with its MPI's own compiler and mpi.h, and contains libfanin. Compilers are those of Debian's
+packages, or `mpicc`, or what is given. Needs Rust and a C compiler. `--fast` builds libfanin without the compiler of custom operators.
+Python's standard library only.
 """
 
 from __future__ import annotations

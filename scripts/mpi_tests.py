@@ -3,10 +3,10 @@
 
 Usage: mpi_tests.py [--fanin PATH] [--mpi4py]
 
-Into target/mpi-tests, without optimisation. Each program runs without the library, where its results must be right as well, and with it: ranks meet
-in shared memory, by UDP at rank 0, and at `fanin switch`, and the library says how many calls Fanin has served. `--mpi4py` installs mpi4py of PyPI and runs its
-own tests of collectives, which must come out the same with the library as without. An MPI that is not
-there and cannot be installed is skipped, by name. Exits with 1 where something is wrong. Python's standard library only.
+Into target/mpi-tests, without optimisation. Each program runs without the library, where its results must be right as well, and with it:
+ranks meet in shared memory, by UDP at rank 0, and at `fanin switch`, and the library says how many calls Fanin has served. `--mpi4py`
+installs mpi4py of PyPI and runs its own tests of collectives, which must come out the same with the library as without. An MPI that is
+not there and cannot be installed is skipped, by name. Exits with 1 where something is wrong. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,20 @@ RIGHT = "all collectives are right"
 SERVED = re.compile(r"(\w+) (\d+) \(\d+ bytes\) and (\d+)")
 MPI4PY = "4.1.2"
 #: Its tests of collectives.
-MPI4PY_TESTS = ("cco_buf", "cco_nb_buf", "cco_vec", "cco_nb_vec", "cco_obj", "cco_pr_buf", "cco_buf_inter", "comm", "request", "grequest", "threads", "errhandler")
+MPI4PY_TESTS = (
+    "cco_buf",
+    "cco_nb_buf",
+    "cco_vec",
+    "cco_nb_vec",
+    "cco_obj",
+    "cco_pr_buf",
+    "cco_buf_inter",
+    "comm",
+    "request",
+    "grequest",
+    "threads",
+    "errhandler",
+)
 
 
 @dataclass
@@ -102,6 +115,11 @@ def served(words: str) -> dict[str, tuple[int, int]]:
     return {name: (int(ours), int(theirs)) for name, ours, theirs in SERVED.findall(line)}
 
 
+def told(counts: Mapping[str, tuple[int, int]]) -> str:
+    """The same in words."""
+    return ", ".join(f"{name} {ours}+{theirs}" for name, (ours, theirs) in counts.items())
+
+
 def check(condition: bool, what: str, words: str = "") -> None:
     """Raises with these words where the condition does not hold."""
     if not condition:
@@ -114,7 +132,8 @@ def right(mpi: Mpi, program: Sequence[str], where: str, settings: Mapping[str, s
     check(RIGHT in words, f"{mpi.kind}: {program[0]}: {where}", words)
     counts = served(words)
     check(counts.get("allreduce", (0, 0))[0] > 0, f"{mpi.kind}: {program[0]}: {where}: Fanin has served nothing", words)
-    print(f"right: {mpi.kind}: {Path(program[0]).name} {' '.join(program[1:])}: {where}: {', '.join(f'{name} {ours}+{theirs}' for name, (ours, theirs) in counts.items())}")
+    named = " ".join([Path(program[0]).name, *program[1:]])
+    print(f"right: {mpi.kind}: {named}: {where}: {told(counts)}")
 
 
 def errors(mpi: Mpi, broken: Path, settings: Mapping[str, str]) -> None:
@@ -149,8 +168,12 @@ def foreign(mpis: Sequence[Mpi], programs: Mapping[str, Mapping[str, Path]]) -> 
     """The library of one MPI, in front of another: an error before anything else."""
     for mine, other in ((mpis[0], mpis[1]), (mpis[1], mpis[0])):
         environment = os.environ | {"LD_PRELOAD": str(mpi_library.library(PREFIX, mine.kind))}
-        done = subprocess.run([str(programs[other.kind]["in_cxx"])], env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
-        check(done.returncode == 1 and "preload the other one" in done.stderr, f"the library of {mine.kind} before {other.kind}", done.stderr)
+        done = subprocess.run(
+            [str(programs[other.kind]["in_cxx"])], env=environment, capture_output=True, text=True, check=False, timeout=LIMIT
+        )
+        check(
+            done.returncode == 1 and "preload the other one" in done.stderr, f"the library of {mine.kind} before {other.kind}", done.stderr
+        )
     print("right: the library of another MPI is refused")
 
 
@@ -161,7 +184,10 @@ def mpi4py_home() -> Path:
     if not (home / "installed").exists():
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
         subprocess.run([*pip, "install", "-q", "numpy", f"mpi4py=={MPI4PY}"], check=True)
-        subprocess.run([*pip, "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", str(home), f"mpi4py=={MPI4PY}"], check=True)
+        subprocess.run(
+            [*pip, "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", str(home), f"mpi4py=={MPI4PY}"],
+            check=True,
+        )
         subprocess.run(["tar", "xzf", str(home / f"mpi4py-{MPI4PY}.tar.gz"), "-C", str(home)], check=True)
         (home / "installed").touch()
     return home
@@ -173,7 +199,9 @@ def of_mpi4py(mpi: Mpi, folder: Path) -> None:
     variables = {"FANIN_MPI_SERVE": "all", "FANIN_MPI_VERBOSE": "1", "MPI4PY_MPIABI": mpi.kind}
     if mpi.kind == "mpich":
         # Debian's library has another name than those of everybody else.
-        library = subprocess.run([mpi.compiler("mpicc"), "-print-file-name=libmpich.so.12"], capture_output=True, text=True, check=True).stdout.strip()
+        library = subprocess.run(
+            [mpi.compiler("mpicc"), "-print-file-name=libmpich.so.12"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         if Path(library).exists():
             (folder / "libmpi.so.12").symlink_to(library)
             variables["LD_LIBRARY_PATH"] = str(folder)
@@ -185,11 +213,12 @@ def of_mpi4py(mpi: Mpi, folder: Path) -> None:
         found = re.findall(r"rank 0: (\d+) tests, (\d+) skipped, (\d+) wrong", words)
         check(bool(found), f"{mpi.kind}: mpi4py has not said how its tests went", words)
         counts.append(found[0])
-    check(counts[0] == counts[1] and counts[1][2] == "0", f"{mpi.kind}: mpi4py: {counts[0]} without the library, {counts[1]} with it", words)
+    check(
+        counts[0] == counts[1] and counts[1][2] == "0", f"{mpi.kind}: mpi4py: {counts[0]} without the library, {counts[1]} with it", words
+    )
     numbers = served(words)
     check(numbers["allreduce"][0] > 0, f"{mpi.kind}: mpi4py: Fanin has served nothing", words)
-    told = ", ".join(f"{name} {ours}+{theirs}" for name, (ours, theirs) in numbers.items())
-    print(f"right: {mpi.kind}: mpi4py {MPI4PY}: {counts[1][0]} tests, {counts[1][1]} skipped; {told}")
+    print(f"right: {mpi.kind}: mpi4py {MPI4PY}: {counts[1][0]} tests, {counts[1][1]} skipped; {told(numbers)}")
 
 
 #: Its modules in one process a rank; rank 0 counts.

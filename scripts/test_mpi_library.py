@@ -35,7 +35,9 @@ class Words(unittest.TestCase):
         self.assertEqual(len(names), 6)
 
     def test_every_function_goes_by_both_names_and_calls_the_mpis_own(self) -> None:
-        names = [name for text in SOURCES.values() for name in re.findall(r"^(?:BOTH|BOTH_INIT|OF_REQUESTS)\((\w+), \(", text, re.MULTILINE)]
+        names = [
+            name for text in SOURCES.values() for name in re.findall(r"^(?:BOTH|BOTH_INIT|OF_REQUESTS)\((\w+), \(", text, re.MULTILINE)
+        ]
         self.assertEqual(len(names), len(set(names)))
         for name in names:
             own = "fm_wait_all" if name == "Waitall" else f"fm_real.{name}"
