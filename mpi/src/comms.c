@@ -275,7 +275,7 @@ bool fm_comms_begin(void)
     world = fm_comm_of(MPI_COMM_WORLD);
     if (!is_wanted(world->in_memory)) {
         if (fm_world_rank == 0 && fm_policy.verbose)
-            fm_say("all is left to the MPI: %s", world->in_memory ? "all ranks are on one host, where it is faster (FANIN_MPI_SERVE)" : "FANIN_MPI_SERVE is none");
+            fm_say("all is left to the MPI: FANIN_MPI_SERVE has nothing for ranks on %s", world->in_memory ? "one host" : "several hosts");
         return false;
     }
     if (!*fm_policy.switch_at && !*fm_policy.fabric && !*fm_policy.rendezvous) {
