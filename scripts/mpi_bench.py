@@ -51,10 +51,11 @@ def program(mpi: Mpi, folder: Path) -> Path:
 
 def agent(star: namespaces.Star, folder: Path) -> Path:
     """What an MPI calls in place of ssh: runs a command in the namespace of an address, as a host with a name of its own."""
-    hosts = "\n".join(f"    {star.worker_address(rank)}) space={star.name(str(rank))};;" for rank in range(star.workers))
+    # Without dots: Open MPI takes what comes before one for the host's name.
+    hosts = "\n".join(f"    {star.worker_address(rank)}) space={star.name(str(rank))} host=node{rank};;" for rank in range(star.workers))
     script = folder / "agent.sh"
     lines = ["#!/bin/sh", 'while [ "${1#-}" != "$1" ]; do shift; done', "address=$1; shift", "case $address in", hosts, "esac"]
-    lines.append('exec ip netns exec "$space" unshare --uts sh -c "hostname node-$address; $*"')
+    lines.append('exec ip netns exec "$space" unshare --uts sh -c "hostname $host; $*"')
     script.write_text("\n".join(lines) + "\n")
     script.chmod(0o755)
     return script
@@ -80,7 +81,7 @@ def launcher(mpi: Mpi, star: namespaces.Star, folder: Path) -> list[str]:
     else:
         command = [f"mpirun{mpi.suffix}", "-launcher", "ssh", "-launcher-exec", str(agent(star, folder)), "-iface", namespaces.INTERFACE]
         command += ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", namespaces.INTERFACE, "-hosts", ",".join(addresses)]
-    return [*inside, f'hostname node-{addresses[0]}; exec {shlex.join([*command, "-np", str(star.workers)])} "$@"', "launcher"]
+    return [*inside, f'hostname node0; exec {shlex.join([*command, "-np", str(star.workers)])} "$@"', "launcher"]
 
 
 def measured(command: Sequence[str]) -> list[dict]:

@@ -34,6 +34,17 @@ class Words(unittest.TestCase):
         self.assertEqual([name for name in re.findall(r"`(\w+)`", line) if name in names], names)
         self.assertEqual(len(names), 6)
 
+    def test_what_is_served_by_default_is_documented(self) -> None:
+        block = re.search(r"defaults\[2\]\[FM_KINDS\] = \{(.*?)\n\};", STARTUP, re.DOTALL)
+        assert block is not None
+        unit = {"10": "KiB", "20": "MiB"}
+        found: dict[str, list[str]] = {}
+        for kind, number, shift in re.findall(r"\[FM_(\w+)\] = (\w+)(?: << (\d+))?", block[1]):
+            found.setdefault(kind.lower(), []).append("never" if number == "SIZE_MAX" else f"{number} {unit[shift]}")
+        rows = re.findall(r"^\| `(\w+)` \| (never|\d+ \w+) \| (never|\d+ \w+) \|$", PAGE, re.MULTILINE)
+        self.assertEqual({kind: [network, memory] for kind, network, memory in rows}, found)
+        self.assertEqual(len(rows), 6)
+
     def test_every_function_goes_by_both_names_and_calls_the_mpis_own(self) -> None:
         names = [
             name for text in SOURCES.values() for name in re.findall(r"^(?:BOTH|BOTH_INIT|OF_REQUESTS)\((\w+), \(", text, re.MULTILINE)
