@@ -96,7 +96,7 @@ def obstacle() -> str | None:
 
 def compiled(mpi: Mpi, folder: Path) -> dict[str, Path]:
     """The programs by name; Fortran's only where there is a compiler."""
-    languages = {".c": ("mpicc", "-Wall", "-Wextra", "-pthread"), ".cpp": ("mpicxx",), ".f90": ("mpifort",)}
+    languages = {".c": ("mpicc", "-Wall", "-Wextra", "-pthread"), ".cpp": ("mpicxx",), ".f90": ("mpifort", "-w")}
     programs = {}
     for source in sorted(SOURCES.iterdir()):
         compiler, *options = languages[source.suffix]

@@ -22,7 +22,7 @@ static const char *const kind_names[FM_KINDS] = {"allreduce", "reduce", "bcast",
 
 /* From how many bytes of the whole vector on Fanin was faster than both MPIs, in all measurements of docs/mpi.md: over a network, and in memory. */
 static const uint64_t defaults[2][FM_KINDS] = {
-    {[FM_ALLREDUCE] = 256 << 10, [FM_REDUCE] = 256 << 10, [FM_BCAST] = 1 << 20, [FM_BARRIER] = SIZE_MAX, [FM_REDUCE_SCATTER] = 4 << 20,
+    {[FM_ALLREDUCE] = 256 << 10, [FM_REDUCE] = 256 << 10, [FM_BCAST] = 1 << 20, [FM_BARRIER] = SIZE_MAX, [FM_REDUCE_SCATTER] = SIZE_MAX,
      [FM_ALLGATHER] = SIZE_MAX},
     {[FM_ALLREDUCE] = 16 << 20, [FM_REDUCE] = 16 << 20, [FM_BCAST] = 64 << 20, [FM_BARRIER] = SIZE_MAX, [FM_REDUCE_SCATTER] = 64 << 20,
      [FM_ALLGATHER] = SIZE_MAX},
