@@ -187,7 +187,7 @@ def mpi4py_home() -> Path:
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
         subprocess.run([*pip, "install", "-q", "numpy", f"mpi4py=={MPI4PY}"], check=True)
         subprocess.run(
-            [*pip, "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", str(home), f"mpi4py=={MPI4PY}"],
+            [*pip, "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(home), f"mpi4py=={MPI4PY}"],
             check=True,
         )
         subprocess.run(["tar", "xzf", str(home / f"mpi4py-{MPI4PY}.tar.gz"), "-C", str(home)], check=True)
