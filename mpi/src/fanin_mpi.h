@@ -207,7 +207,8 @@ FM_HIDDEN int fm_last_error(struct fm_comm *comm);
 FM_HIDDEN bool fm_requests_begin(void);
 FM_HIDDEN int fm_run(struct fm_plan *plan);
 FM_HIDDEN int fm_start(struct fm_plan *plan, MPI_Request *request);
-/* `MPI_Waitall` of requests that are all the MPI's. */
+/* `MPI_Wait` and `MPI_Waitall` of requests that are the MPI's. */
+FM_HIDDEN int fm_wait_one(MPI_Request *request, MPI_Status *status);
 FM_HIDDEN int fm_wait_all(int count, MPI_Request requests[], MPI_Status statuses[]);
 
 /* What the entries make of their arguments. */

@@ -123,7 +123,7 @@ static void swap_back(struct swapped *from, int count, MPI_Request requests[])
         return error;                                                                                                   \
     }
 
-OF_REQUESTS(Wait, (MPI_Request * requests, MPI_Status *status), fm_real.Wait, 1, requests, status)
+OF_REQUESTS(Wait, (MPI_Request * requests, MPI_Status *status), fm_wait_one, 1, requests, status)
 OF_REQUESTS(Test, (MPI_Request * requests, int *flag, MPI_Status *status), fm_real.Test, 1, requests, flag, status)
 OF_REQUESTS(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]), fm_wait_all, count, count, requests, statuses)
 OF_REQUESTS(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]), fm_real.Testall, count, count, requests, flag, statuses)

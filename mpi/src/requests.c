@@ -92,6 +92,17 @@ static void keep(struct fm_request *request)
     pthread_mutex_unlock(&list_lock);
 }
 
+static struct fm_request *find(MPI_Request mpi)
+{
+    struct fm_request *found;
+
+    pthread_mutex_lock(&list_lock);
+    for (found = list; found && found->mpi != mpi; found = found->next)
+        ;
+    pthread_mutex_unlock(&list_lock);
+    return found;
+}
+
 /* Whether a call has ended; its result is where the program wants it then, and the MPI is still to be told. */
 static bool has_ended(struct fm_request *request)
 {
@@ -165,6 +176,13 @@ static int progress(void)
     return count;
 }
 
+/* The MPI's progress ends it. */
+static void settle_one(MPI_Request mpi, int64_t begin)
+{
+    while (find(mpi))
+        pause_since(begin);
+}
+
 bool fm_requests_begin(void)
 {
     int (*add)(fm_progress) = (int (*)(fm_progress))dlsym(RTLD_DEFAULT, "opal_progress_register");
@@ -172,11 +190,6 @@ bool fm_requests_begin(void)
     if (!add)
         fm_say("rank %d: this Open MPI has no opal_progress_register", fm_world_rank);
     return add && add(progress) == 0;
-}
-
-int fm_wait_all(int count, MPI_Request requests[], MPI_Status statuses[])
-{
-    return fm_real.Waitall(count, requests, statuses);
 }
 
 static int hand_back(struct fm_request *request, MPI_Request *to)
@@ -215,17 +228,6 @@ static int wait(int count, void **states, double timeout, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-static struct fm_request *find(MPI_Request mpi)
-{
-    struct fm_request *found;
-
-    pthread_mutex_lock(&list_lock);
-    for (found = list; found && found->mpi != mpi; found = found->next)
-        ;
-    pthread_mutex_unlock(&list_lock);
-    return found;
-}
-
 static void forget(struct fm_request *request)
 {
     pthread_mutex_lock(&list_lock);
@@ -241,19 +243,14 @@ static void forget(struct fm_request *request)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* MPICH itself would wait for these one by one, and keep other threads out meanwhile. */
-int fm_wait_all(int count, MPI_Request requests[], MPI_Status statuses[])
+static void settle_one(MPI_Request mpi, int64_t begin)
 {
-    const int64_t begin = now_ns();
+    struct fm_request *request = find(mpi);
 
-    for (int i = 0; i < count && atomic_load_explicit(&list, memory_order_acquire); i++) {
-        struct fm_request *request = requests[i] == MPI_REQUEST_NULL ? NULL : find(requests[i]);
-        while (request && !request->is_told) {
-            poll(request, MPI_STATUS_IGNORE);
-            pause_since(begin);
-        }
+    while (request && !request->is_told) {
+        poll(request, MPI_STATUS_IGNORE);
+        pause_since(begin);
     }
-    return fm_real.Waitall(count, requests, statuses);
 }
 
 bool fm_requests_begin(void)
@@ -272,6 +269,30 @@ static int hand_back(struct fm_request *request, MPI_Request *to)
     return error;
 }
 #endif
+
+/* Waits for those of some requests that are Fanin's. The MPIs would spin, which takes the time of the threads that move the data; and MPICH would keep
+ * other threads of the program out meanwhile. */
+static void settle(int count, const MPI_Request requests[])
+{
+    const int64_t begin = now_ns();
+
+    for (int i = 0; i < count && atomic_load_explicit(&list, memory_order_acquire); i++) {
+        if (requests[i] != MPI_REQUEST_NULL)
+            settle_one(requests[i], begin);
+    }
+}
+
+int fm_wait_all(int count, MPI_Request requests[], MPI_Status statuses[])
+{
+    settle(count, requests);
+    return fm_real.Waitall(count, requests, statuses);
+}
+
+int fm_wait_one(MPI_Request *request, MPI_Status *status)
+{
+    settle(1, request);
+    return fm_real.Wait(request, status);
+}
 
 /* Begins a call in the background. */
 int fm_start(struct fm_plan *plan, MPI_Request *to)
