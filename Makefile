@@ -14,7 +14,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help run sim demo docs pictures c nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
+.PHONY: help run sim demo docs pictures c mpi nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ pictures: ## run the plans behind the pictures and tables of the documentation a
 
 c: ## libfanin for C, C++ and Fortran, with its header: in target/c, or PREFIX
 	$(PYTHON) scripts/c_library.py $(if $(PREFIX),--prefix $(PREFIX)) build
+
+mpi: ## libfanin_mpi, which serves collectives of unmodified MPI programs, for each MPI that is installed: in target/c, or PREFIX
+	$(PYTHON) scripts/mpi_library.py $(if $(PREFIX),--prefix $(PREFIX))
 
 nccl: ## libnccl-net-fanin.so for NCCL: in target/nccl, or PREFIX
 	$(PYTHON) scripts/nccl_library.py $(if $(PREFIX),--prefix $(PREFIX))

@@ -80,6 +80,12 @@ PARTS = (
         crates=("fanin-nccl", "fanin"),
         files=("scripts/nccl_*.py", "scripts/c_tests.py", "scripts/namespaces.py", "scripts/processes.py", "python/tests/torch/fabrics.py"),
     ),
+    Part(
+        "mpi",
+        'sudo --preserve-env env "PATH=$PATH" make test-all CHECKS=mpi',
+        crates=("fanin-c", "fanin"),
+        files=("mpi/*", "scripts/c_*.py", "scripts/mpi_*.py", "scripts/packages.py", "scripts/processes.py"),
+    ),
     Part("own-crates", "make test-all CHECKS=own-crates", crates=("fanin",), files=(*EMBEDDED, "docs/*.md", "scripts/own_crates.py")),
     Part("docs", "make docs", crates=("fanin", "fanin-py"), files=(*PYTHON, *EMBEDDED, "docs/*", "*.md", "mkdocs.yml")),
     Part("clean-install", "make test-all CHECKS=clean-install", crates=("fanin-py", "fanin"), files=(*PYTHON, *EMBEDDED, "README.md")),

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import clean_install
 import dpdk
+import mpi_tests
 import ns3
 import p4
 import packages
@@ -136,6 +137,8 @@ CHECKS = [
     Check("c", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/c_tests.py --fanin target/debug/fanin"]),
     # The network plugin of NCCL, called as NCCL does, without a GPU.
     Check("nccl", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/nccl_tests.py --fanin target/debug/fanin"]),
+    # Programs of Open MPI and MPICH that know nothing of it, mpi4py's tests among them.
+    Check("mpi", mpi_tests.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/mpi_tests.py --fanin target/debug/fanin --mpi4py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.

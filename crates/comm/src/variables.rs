@@ -2,8 +2,8 @@
 
 /// What they begin with.
 const PREFIX: &str = "FANIN_";
-/// Variables of other parts: of the build of the Python package, and of tests.
-const OTHERS: &[&str] = &["FANIN_PROFILE"];
+/// Variables of other parts: of the build of the Python package, of the library for MPI programs, and of tests.
+const OTHERS: &[&str] = &["FANIN_PROFILE", "FANIN_MPI_SERVE", "FANIN_MPI_VERBOSE"];
 const TESTS: &str = "FANIN_TEST_";
 /// A name is taken for another one that is misspelt where so many letters are wrong, too many or missing.
 const LETTERS_MAX: usize = 2;
