@@ -5,7 +5,7 @@
 //! that came before the launch do. All other work of the GPU is computing, in one stream. A collective waits for what was launched before it; what
 //! was launched after a `cudaStreamWaitEvent` outside of any collective's launch waits for the oldest collective that nobody has waited for yet,
 //! which is the order in which PyTorch waits. Where a trace has no such events, what follows the end of a collective after a pause waits for it.
-//! Where nothing is of a GPU, collectives are those that the host describes ([`host`]).
+//! Where nothing is of a GPU, collectives are those that the host describes (`host`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
