@@ -77,7 +77,7 @@ fn some_networks_have_switches_that_lead_packets_back() {
         let led_back =
             recipes.filter_map(|recipe| recipe.pipeline).filter(|pipeline| pipeline.shard_ports.is_some() || pipeline.pass_bytes < 512);
         assert!(led_back.count() > 20, "{only}");
-        campaign(0, 400, Checks { only: Some(only), ..Checks::default() }).assert_clean();
+        campaign(0, 150, Checks { only: Some(only), ..Checks::default() }).assert_clean();
     }
 }
 

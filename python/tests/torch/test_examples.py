@@ -20,12 +20,12 @@ DOCUMENT = ROOT / "docs" / "pytorch.md"
 EPOCHS = "6"
 
 
-def torchrun(*arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """A program on two processes."""
+def torchrun(*arguments: str, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> subprocess.Popen[str]:
+    """A program on two processes, in a folder."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *arguments]
     given = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **(environ or {})}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=given)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=given, cwd=folder)
 
 
 def result(said: str) -> str:
@@ -158,6 +158,6 @@ def test_the_document(index: int, tmp_path: Path) -> None:
     """Its programs run, on two processes."""
     path = tmp_path / "program.py"
     path.write_text(programs()[index])
-    process = torchrun(str(path))
+    process = torchrun(str(path), folder=tmp_path)
     said, _ = process.communicate()
     assert process.returncode == 0, said

@@ -203,7 +203,7 @@ mod tests {
         );
         assert_eq!(
             refused(&PLAN.replace("\"a2tp\"", "\"atp\""), &[]),
-            "plan.toml:2: model.name = \"atp\": expected \"a2tp\" or \"a2tp-decrease\" or \"netreduce\" or \"sharp\" or \"canary\" or \"rina\" or \"bom\" or \"flare\" or \"flare-run\" or \"flare-sparse\" or \"training\""
+            "plan.toml:2: model.name = \"atp\": expected \"a2tp\" or \"a2tp-decrease\" or \"netreduce\" or \"sharp\" or \"canary\" or \"pipeline\" or \"rina\" or \"bom\" or \"flare\" or \"flare-run\" or \"flare-sparse\" or \"training\""
         );
         let named = "[model]\nname = \"flare-run\"\ndesign = \"tree\"\n";
         assert!(Computed::parse("plan.toml", named, &[]).is_ok());
