@@ -10,15 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::trace::{Args, Event, Trace, microseconds};
-
-/// Whether an operator of the host describes a collective of its own; PyTorch's own events of that kind belong to kernels.
-pub(super) fn describes(name: &str, args: Option<&Args>) -> bool {
-    name != "record_param_comms" && args.is_some_and(|args| args.collective.is_string())
-}
-
-/// A span that a collective of the host may have taken: its name, and its beginning and length in microseconds.
-pub(super) type Span = (String, f64, f64);
+use super::trace::{Event, Trace, microseconds};
 
 /// An event of the host.
 #[derive(Deserialize)]

@@ -7,8 +7,6 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::host::{self, Span};
-
 /// What an event says; which of it is there depends on the version of PyTorch.
 #[derive(Default, Deserialize)]
 pub(super) struct Args {
@@ -145,6 +143,14 @@ pub(super) struct Trace {
     pub(super) spans: BTreeMap<String, (u128, u64)>,
 }
 
+/// Whether an operator of the host describes a collective of its own; PyTorch's own events of that kind belong to kernels.
+fn describes(name: &str, args: Option<&Args>) -> bool {
+    name != "record_param_comms" && args.is_some_and(|args| args.collective.is_string())
+}
+
+/// A span that a collective of the host may have taken: its name, and its beginning and length in microseconds.
+pub(super) type Span = (String, f64, f64);
+
 /// Names of spans at most.
 const SPANS_MAX: usize = 1 << 16;
 
@@ -186,7 +192,7 @@ impl Trace {
                     self.described.insert(external, args);
                 }
             }
-            "cpu_op" if host::describes(name, event.args.as_ref()) => self.host_collectives.push(event),
+            "cpu_op" if describes(name, event.args.as_ref()) => self.host_collectives.push(event),
             "cpu_op" | "user_annotation" if name.starts_with("gloo:") => self.gloo += 1,
             "user_annotation" if name.starts_with("fanin:") => {
                 if let (Some(ts), Some(dur)) = (event.ts, event.dur) {
