@@ -140,24 +140,12 @@ unsafe fn receive<Size: Copy + TryInto<usize>>(
     })
 }
 
-pub(crate) unsafe extern "C" fn receive_8(
+/// Of versions 8 and 9, which differ in the type of sizes.
+pub(crate) unsafe extern "C" fn receive_8<Size: Copy + TryInto<usize>>(
     comm: *mut c_void,
     count: c_int,
     data: *const *mut c_void,
-    sizes: *const c_int,
-    tags: *const c_int,
-    _registered: *const *mut c_void,
-    to: *mut *mut c_void,
-) -> Status {
-    // SAFETY: NCCL keeps to what the interface asks of it.
-    unsafe { receive((comm, count), (data, sizes, tags), to) }
-}
-
-pub(crate) unsafe extern "C" fn receive_9(
-    comm: *mut c_void,
-    count: c_int,
-    data: *const *mut c_void,
-    sizes: *const usize,
+    sizes: *const Size,
     tags: *const c_int,
     _registered: *const *mut c_void,
     to: *mut *mut c_void,

@@ -13,7 +13,7 @@ use crate::collectives::{
 };
 use crate::messages::{
     net_accept, net_close, net_close_listen, net_connect_8, net_connect_10, net_connect_11, net_flush, net_listen_8, net_listen_11,
-    net_test, receive_8, receive_9, receive_10, send_8, send_9, send_10,
+    net_test, receive_8, receive_10, send_8, send_9, send_10,
 };
 
 /// The network's name, in NCCL's log and for `NCCL_NET`.
@@ -140,12 +140,12 @@ pub struct NetFrom11(MakeVirtual, Finalize, SetAttributes);
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "NCCL's name")]
 pub static ncclNetPlugin_v8: Table<Net<Init8, GetProperties<Properties8>, Listen8, Connect8, Accept, Send8, Receive<c_int>, ()>> =
-    net(init_8, (net_listen_8, net_connect_8), (send_8, receive_8), ());
+    net(init_8, (net_listen_8, net_connect_8), (send_8, receive_8::<c_int>), ());
 /// Messages, NCCL 2.24 and newer.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "NCCL's name")]
 pub static ncclNetPlugin_v9: Table<Net<Init8, GetProperties<Properties9>, Listen8, Connect8, Accept, Send9, Receive<usize>, From9>> =
-    net(init_8, (net_listen_8, net_connect_8), (send_9, receive_9), From9(make_virtual));
+    net(init_8, (net_listen_8, net_connect_8), (send_9, receive_8::<usize>), From9(make_virtual));
 /// Messages, NCCL 2.26 and newer.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "NCCL's name")]
