@@ -1,9 +1,9 @@
 """Fanin: in-network aggregation, simulated and with real processes.
 
 :func:`init` joins a job and gives a :class:`Communicator`, with collectives on arrays; :func:`run` starts such a job on this machine;
-:func:`simulate` runs a plan in the simulator, :func:`repro` the figures of a paper, :func:`testbed` a workload on real processes. The
-backend for PyTorch is in ``fanin.torch`` and needs no import: ``torch.distributed.init_process_group("fanin")``. ``python -m fanin`` is the
-program.
+:func:`simulate` runs a plan in the simulator, :func:`sweep` a large one, here or elsewhere, into a folder of Parquet files, :func:`repro`
+the figures of a paper, :func:`testbed` a workload on real processes. The backend for PyTorch is in ``fanin.torch`` and needs no import:
+``torch.distributed.init_process_group("fanin")``. ``python -m fanin`` is the program.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fanin.errors import (
     JobTimeoutError,
     PlanError,
 )
+from fanin.executor import ExecutorError
 from fanin.fabric import TestbedResults, testbed
 from fanin.local import run
 from fanin.operators import CustomOperator
@@ -26,6 +27,7 @@ from fanin.pictures import Pictures
 from fanin.plans import Plan
 from fanin.reproduction import Reproduction, papers, repro
 from fanin.simulation import Results, Table, simulate
+from fanin.sweeps import Sweep, sweep
 
 __all__ = [
     "ArgumentError",
@@ -33,6 +35,7 @@ __all__ = [
     "Communicator",
     "ConfigurationError",
     "CustomOperator",
+    "ExecutorError",
     "FaninError",
     "Handle",
     "JobFailedError",
@@ -43,6 +46,7 @@ __all__ = [
     "PlanError",
     "Reproduction",
     "Results",
+    "Sweep",
     "Table",
     "TestbedResults",
     "__version__",
@@ -51,5 +55,6 @@ __all__ = [
     "repro",
     "run",
     "simulate",
+    "sweep",
     "testbed",
 ]

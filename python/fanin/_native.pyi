@@ -1,6 +1,6 @@
 """The native module: collectives over memory at given addresses. Programs use the package around it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, Literal, TypeAlias, final
 
@@ -12,12 +12,15 @@ __all__ = [
     "Reproduction",
     "Results",
     "SparseResult",
+    "Sweep",
     "Table",
     "TestbedResults",
     "__version__",
     "papers",
     "repro",
+    "run_part",
     "simulate",
+    "sweep",
     "testbed",
 ]
 
@@ -296,11 +299,44 @@ def simulate(
     seed: int | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    elsewhere: Callable[[bytes, int], Iterable[tuple[int, bytes]]] | None = None,
 ) -> Results:
     """Runs all points of a plan and gives what came out.
 
     ``plan`` is a dictionary, or a text where ``is_text``, or else the path of a file.
     """
+
+def run_part(bundle: bytes, first: int, count: int) -> bytes:
+    """Computes some of a bundle's runs, by their numbers; gives bytes for where the plan is."""
+
+@final
+class Sweep:
+    """A plan whose runs are computed part by part."""
+
+    @property
+    def bundle(self) -> bytes:
+        """The plan with all files that it names, for ``run_part``."""
+
+    @property
+    def identity(self) -> str:
+        """What its runs depend on, as one word."""
+
+    @property
+    def runs(self) -> int:
+        """How many runs it has."""
+
+    @property
+    def plan(self) -> str:
+        """The plan, as a file for ``fanin sim``."""
+
+    def tables(self, first: int, part: bytes) -> tuple[list[tuple[str, Table]], list[str]]:
+        """All tables of a part that begins with this run, by name, and what is wrong with its runs, in words."""
+
+    def describe(self, run: int) -> str:
+        """A run by its number: seed and place, in words."""
+
+def sweep(plan: Any, *, is_text: bool = False, sets: dict[str, Any] | None = None, seed: int | None = None) -> Sweep:
+    """Reads and checks a plan whose runs are computed part by part. Arguments are those of ``simulate``."""
 
 def papers(experiments: str | PathLike[str] | None = None) -> list[tuple[str, list[str]]]:
     """Papers and their figures: of the experiments in this folder, or of those that the package has in it."""
@@ -336,6 +372,7 @@ def repro(
     experiments: str | PathLike[str] | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    elsewhere: Callable[[bytes, int], Iterable[tuple[int, bytes]]] | None = None,
 ) -> Reproduction:
     """Runs a paper's figures and holds what comes out against what the paper says. All figures where ``figures`` is empty."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fanin import _native
 from fanin.pictures import Pictures
-from fanin.simulation import Results, plain
+from fanin.simulation import Results, computing, plain
 
 __all__ = ["Reproduction", "papers", "repro"]
 
@@ -98,6 +98,7 @@ def repro(
     experiments: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    executor: Any = None,
 ) -> Reproduction:
     """Runs a paper's figures and holds what comes out against what the paper says, by the code of ``fanin repro``.
 
@@ -110,6 +111,7 @@ def repro(
         experiments: Experiments of this folder in place of those in the package.
         threads: Runs at the same time; results do not depend on it. All cores by default.
         progress: Called now and then with the number of runs that have ended, and of all runs.
+        executor: What computes the runs in place of this process's threads, as for :func:`fanin.sweep`.
 
     Raises:
         PlanError: There is no such paper or figure, or a change does not fit: says what was expected.
@@ -117,14 +119,16 @@ def repro(
     if threads is not None and threads < 1:
         raise ValueError(f"threads = {threads}: expected at least 1")
     names = [figures] if isinstance(figures, str) else list(figures)
-    native = _native.repro(
-        paper,
-        names,
-        quick=quick,
-        sets=None if changes is None else plain(changes),
-        causes=causes,
-        experiments=None if experiments is None else os.fspath(experiments),
-        threads=threads,
-        progress=progress,
-    )
+    with computing(executor) as elsewhere:
+        native = _native.repro(
+            paper,
+            names,
+            quick=quick,
+            sets=None if changes is None else plain(changes),
+            causes=causes,
+            experiments=None if experiments is None else os.fspath(experiments),
+            threads=threads,
+            progress=progress,
+            elsewhere=elsewhere,
+        )
     return Reproduction(native)

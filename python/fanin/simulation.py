@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from fanin import _native
 from fanin.errors import PlanError
+from fanin.executor import ExecutorError, connect, elsewhere
 from fanin.pictures import Pictures
 from fanin.plans import Plan
 
@@ -128,6 +130,7 @@ def simulate(
     seed: int | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    executor: Any = None,
 ) -> Results:
     """Runs all points of a plan, by the code of ``fanin sim``.
 
@@ -138,23 +141,50 @@ def simulate(
         seed: Seed of the first repetition, in place of the plan's.
         threads: Runs at the same time; results do not depend on it. All cores by default.
         progress: Called now and then with the number of runs that have ended, and of all runs.
+        executor: What computes the runs in place of this process's threads, as for :func:`fanin.sweep`.
 
     Raises:
         PlanError: The plan is wrong: names key, value and what was expected.
+        ExecutorError: The executor cannot be reached, has no workers, or a run has failed wherever it was tried.
     """
     if threads is not None and threads < 1:
         raise ValueError(f"threads = {threads}: expected at least 1")
     if seed is not None and not 0 <= seed < 2**63:
         raise PlanError(f"seed = {seed}: expected 0 to {2**63 - 1}")
-    given: Any = plan
+    wanted, is_text, sets = given(plan, changes)
+    with computing(executor) as elsewhere:
+        native = _native.simulate(wanted, is_text=is_text, sets=sets, seed=seed, threads=threads, progress=progress, elsewhere=elsewhere)
+    return Results(native)
+
+
+@contextmanager
+def computing(executor: Any) -> Iterator[Callable[[bytes, int], Iterator[tuple[int, bytes]]] | None]:
+    """What has runs computed by an executor, while it is needed; ``None`` where there is none."""
+    if executor is None:
+        yield None
+        return
+    engine = connect(executor)
+    try:
+        yield elsewhere(engine)
+    except RuntimeError as error:
+        # The native module has passed an error on in words.
+        if str(error).startswith("executor: "):
+            raise ExecutorError(str(error)) from None
+        raise
+    finally:
+        engine.close()
+
+
+def given(
+    plan: Plan | Mapping[str, Any] | str | os.PathLike[str], changes: Mapping[str, Any] | None
+) -> tuple[Any, bool, dict[str, Any] | None]:
+    """A plan and its changes for the native module: the plan, whether it is a text, and the changes."""
     is_text = isinstance(plan, str) and "\n" in plan
     if isinstance(plan, Mapping):
-        given = plain(plan)
-    elif not is_text:
-        given = os.fspath(plan)
-    wanted = None if changes is None else plain(changes)
-    native = _native.simulate(given, is_text=is_text, sets=wanted, seed=seed, threads=threads, progress=progress)
-    return Results(native)
+        wanted = plain(plan)
+    else:
+        wanted = plan if is_text else os.fspath(plan)
+    return wanted, is_text, None if changes is None else plain(changes)
 
 
 def plain(value: Any) -> Any:

@@ -91,7 +91,8 @@ impl Report {
         }
     }
 
-    fn merge(&mut self, other: Report) {
+    /// Adds what other runs have given.
+    pub fn merge(&mut self, other: Report) {
         self.runs += other.runs;
         for (name, count) in other.jobs {
             *self.jobs.entry(name).or_default() += count;

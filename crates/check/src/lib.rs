@@ -7,6 +7,7 @@
 //! | [`mod@run`] | a recipe run in the simulator, with census payloads or with elements |
 //! | [`invariants`] | what must be true of every run |
 //! | [`mod@campaign`] | many seeds: a [`Report`] of what happened, and of every run that is not as it must be |
+//! | `elsewhere` | reports of other processes and machines |
 //! | [`model`] | every behaviour of small networks, by model checking |
 //!
 //! ## What a campaign checks of a run
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod campaign;
+mod elsewhere;
 pub mod generate;
 pub mod invariants;
 pub mod model;

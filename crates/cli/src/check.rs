@@ -2,13 +2,15 @@
 
 use std::iter;
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::Context;
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use fanin_check::{Checks, Report, campaign_with, generate_for};
+use fanin_simulate::executor::Executor;
+use fanin_simulate::progress::bar;
 use fanin_systems::System;
-use indicatif::{ProgressBar, ProgressStyle};
 
 /// Findings that are printed in full.
 const FINDINGS_SHOWN: usize = 20;
@@ -39,6 +41,21 @@ pub struct CheckArgs {
     /// Threads; as many as there are processors unless given.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Where seeds are run in place of here: a number of local processes, a Dask scheduler (tcp://HOST:8786), or Ray (ray, ray://HOST:10001). Needs Python with Fanin's package, by FANIN_PYTHON or as python3. The report does not depend on it.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
+    pub executor: Option<String>,
+    /// What to print: a summary, or an object.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Output formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// An object with counts and findings.
+    Json,
 }
 
 /// What the system may be.
@@ -55,20 +72,50 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     if args.verbose {
         (args.first..args.first.saturating_add(args.seeds)).for_each(|seed| println!("{}", generate_for(seed, only)));
     }
+    let report = match &args.executor {
+        Some(address) => elsewhere(args, only, address)?,
+        None => here(args, only)?,
+    };
+    match args.format {
+        Format::Text => print(&report),
+        Format::Json => println!("{}", report.to_json()),
+    }
+    Ok(ExitCode::from(u8::from(!report.findings.is_empty())))
+}
+
+fn here(args: &CheckArgs, only: Option<&'static str>) -> anyhow::Result<Report> {
     let threads = match args.threads {
         Some(threads) => usize::from(threads),
-        None => std::thread::available_parallelism().context("the number of processors is not known: give --threads")?.get(),
+        None => thread::available_parallelism().context("the number of processors is not known: give --threads")?.get(),
     };
     let checks = Checks { twice: !args.once, elements: !args.once, threads, only };
-    let bar = ProgressBar::new(args.seeds);
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left").context("a progress bar")?);
+    let bar = bar(args.seeds, "seeds");
     // A run that breaks an assertion is a finding; its words are in the report.
     std::panic::set_hook(Box::new(|_| {}));
     let report = campaign_with(args.first, args.seeds, checks, |_| bar.inc(1));
     drop(std::panic::take_hook());
     bar.finish_and_clear();
-    print(&report);
-    Ok(ExitCode::from(u8::from(!report.findings.is_empty())))
+    Ok(report)
+}
+
+/// The same by other processes and machines, each of which runs `fanin check` for some of the seeds.
+fn elsewhere(args: &CheckArgs, only: Option<&'static str>, address: &str) -> anyhow::Result<Report> {
+    let wanted = serde_json::json!({ "system": args.system, "first": args.first, "once": args.once });
+    let seeds = usize::try_from(args.seeds).context("--seeds")?;
+    let bar = bar(args.seeds, "seeds");
+    let mut all = Report::default();
+    let asked = Executor::start(address).and_then(|mut executor| {
+        executor.ask("check", wanted.to_string().as_bytes(), seeds, &mut |_, json| {
+            let part = Report::from_json(json, only)?;
+            bar.inc(part.runs);
+            all.merge(part);
+            Ok(())
+        })
+    });
+    bar.finish_and_clear();
+    asked.map_err(anyhow::Error::msg)?;
+    anyhow::ensure!(all.runs == args.seeds, "{} of {} seeds have come back", all.runs, args.seeds);
+    Ok(all)
 }
 
 fn print(report: &Report) {

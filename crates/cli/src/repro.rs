@@ -4,17 +4,17 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fanin_pictures::report;
+use fanin_plan::files;
 use fanin_repro::catalog::Catalog;
 use fanin_repro::figure::Done;
 use fanin_repro::folder::{write_figure, write_paper};
 use fanin_repro::tasks::{How, Task, tasks};
 use fanin_repro::{output, recording, records};
-use fanin_simulate::progress;
+use fanin_simulate::progress::{self, Where};
 
 /// Reproduce a paper's figures: run their plans, and hold what comes out against what the paper says.
 #[derive(Args, Clone, Debug)]
@@ -42,16 +42,19 @@ pub struct ReproArgs {
     /// Runs at the same time; results do not depend on it. [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), requires = "paper")]
     pub threads: Option<u16>,
+    /// Where runs are computed in place of here: a number of local processes, a Dask scheduler (tcp://HOST:8786), or Ray (ray, ray://HOST:10001). Needs Python with Fanin's package, by FANIN_PYTHON or as python3. Results do not depend on it.
+    #[arg(long, value_name = "ADDRESS", requires = "paper", conflicts_with = "threads")]
+    pub executor: Option<String>,
     /// What to print: a table, or an array with one object a claim.
     #[arg(long, value_enum, default_value_t = Format::Table, requires = "paper")]
     pub format: Format,
     /// Runs nothing: takes what full runs gave from the folders that they wrote with --out, and records it beside the plans of --dir, as
     /// verdicts.json and as the table of each README. May be given several times; of a figure the last counts.
     #[arg(long, value_name = "OUT", requires = "paper", requires = "dir")]
-    #[arg(conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "format", "tables"])]
+    #[arg(conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "executor", "format", "tables"])]
     pub record: Vec<PathBuf>,
     /// Runs nothing: writes what is recorded beside the plans of --dir as the table of each README.
-    #[arg(long, requires = "paper", requires = "dir", conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "format"])]
+    #[arg(long, requires = "paper", requires = "dir", conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "executor", "format"])]
     pub tables: bool,
 }
 
@@ -90,6 +93,10 @@ pub fn run(args: &ReproArgs) -> ExitCode {
     };
     if let Some(experiments) = args.dir.as_ref().filter(|_| args.tables || !args.record.is_empty()) {
         return record(args, experiments, paper);
+    }
+    if args.executor.is_some() {
+        // What plans read has to go along with them.
+        files::keep();
     }
     let tasks = match tasks(&how(args), &catalog, paper, &args.figures) {
         Ok(tasks) => tasks,
@@ -144,11 +151,11 @@ fn list(catalog: &Catalog) -> String {
 
 /// Runs all figures; whether all runs ended as they should.
 fn reproduce(args: &ReproArgs, catalog: &Catalog, paper: &str, tasks: Vec<Task>) -> Result<bool> {
-    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let mut place = Where::new(args.threads, args.executor.as_deref())?;
     let how = how(args);
     let mut all = Vec::new();
     for task in tasks {
-        let done = Done::run(task, &how, &mut |plan| progress::run(plan, threads, None).map(|(finished, _)| finished))?;
+        let done = Done::run(task, &how, &mut |plan| progress::run(plan, &mut place, None).map(|(finished, _)| finished))?;
         if let Some(folder) = &args.out {
             write_figure(folder, &done, &how)?;
         }

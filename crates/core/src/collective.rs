@@ -71,6 +71,17 @@ impl CollectiveKind {
         }
     }
 
+    /// One of each name, whatever else belongs to it.
+    pub const ONE_OF_EACH: [CollectiveKind; 7] = [
+        CollectiveKind::Allreduce,
+        CollectiveKind::Reduce { root: Rank(0) },
+        CollectiveKind::Broadcast { root: Rank(0) },
+        CollectiveKind::Barrier,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::AllGather,
+        CollectiveKind::AllToAll { workers: 1 },
+    ];
+
     /// The name in messages and tables.
     pub const fn name(self) -> &'static str {
         match self {

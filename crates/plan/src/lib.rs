@@ -11,7 +11,7 @@
 //! | `build` | from a point and a seed to what the simulator needs |
 //! | [`results`] | one record a run, as JSON and CSV; numbers by name; quantities over time |
 //! | `plan` | a plan and its points |
-//! | [`run`] | runs a plan's points on all cores; the same as columns |
+//! | [`run`] | runs a plan's points on all cores; the same as columns, and elsewhere |
 //! | [`traced`], [`perfetto`] | what the first run is looked at for; a file of events |
 //! | [`upgrade`] | which switches to replace next |
 //!
@@ -34,9 +34,9 @@ pub use build::{Listed, Prepared};
 pub use jobs::{PreparedJob, aggregators, beside, operators, training};
 pub use plan::sweep::Axis;
 pub use plan::{Plan, Point, apply_set, computed, idle};
-pub use reading::{PlanError, Refuse, read, size, tree, units};
+pub use reading::{PlanError, Refuse, files, read, size, tree, units};
 pub use results::{columns, metrics, series, together};
-pub use run::frames;
+pub use run::{elsewhere, frames};
 pub use schema::registry as own;
 pub use schema::{choices, system};
 

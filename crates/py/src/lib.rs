@@ -9,6 +9,7 @@
 //! | `given` | plans and their like: dictionaries, texts and files |
 //! | `watch` | long work, while this thread listens to signals |
 //! | `simulate` | `simulate`: plans, run by the code of `fanin sim` |
+//! | `elsewhere` | `run_part`, `Sweep`: runs that other processes and machines compute |
 //! | `repro` | `repro`: papers' figures, by the code of `fanin repro` |
 //! | `testbed` | `testbed`: workloads on real processes, by the code of `fanin testbed` |
 //! | `table` | `Table`: results as Arrow tables |
@@ -23,6 +24,7 @@
 use pyo3::prelude::*;
 
 mod communicator;
+mod elsewhere;
 mod errors;
 mod given;
 mod handle;
@@ -44,6 +46,12 @@ mod _native {
 
     #[pymodule_export]
     use crate::communicator::Communicator;
+    #[pymodule_export]
+    use crate::elsewhere::Sweep;
+    #[pymodule_export]
+    use crate::elsewhere::run_part;
+    #[pymodule_export]
+    use crate::elsewhere::sweep;
     #[pymodule_export]
     use crate::handle::Handle;
     #[pymodule_export]

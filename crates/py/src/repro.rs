@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fanin_pictures::plot;
-use fanin_plan::PlanError;
+use fanin_plan::elsewhere::run_elsewhere;
+use fanin_plan::{PlanError, files};
 use fanin_plan::run::{self, RunError};
 use fanin_repro::catalog::Catalog;
 use fanin_repro::coverage::Entry;
@@ -17,6 +18,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::elsewhere::ByPython;
 use crate::given::{changes, refused};
 use crate::simulate::{Results, threads_or_all};
 use crate::watch::{Leaving, Watch, watched};
@@ -42,6 +44,7 @@ struct Wanted {
     sets: Vec<String>,
     causes: bool,
     threads: usize,
+    elsewhere: Option<Py<PyAny>>,
 }
 
 impl Wanted {
@@ -51,7 +54,13 @@ impl Wanted {
 
     /// Runs everything, until something fails or nobody wants it any more.
     fn run(&self, tasks: Vec<Task>, watch: &Watch) -> anyhow::Result<Vec<Done>> {
-        let mut simulate = |plan: &fanin_plan::Plan| run::run(plan, self.threads, || watch.step());
+        let mut simulate = |plan: &fanin_plan::Plan| match &self.elsewhere {
+            Some(function) => {
+                let function = Python::attach(|py| function.clone_ref(py));
+                run_elsewhere(plan, &mut ByPython(function), |runs| watch.steps(runs))
+            }
+            None => run::run(plan, self.threads, || watch.step()),
+        };
         tasks.into_iter().map(|task| Done::run(task, &self.how(), &mut simulate)).collect()
     }
 }
@@ -61,7 +70,7 @@ impl Wanted {
 /// # Errors
 /// `PlanError`; what `progress` or a signal's handler raises, whereupon no further runs begin.
 #[pyfunction]
-#[pyo3(signature = (paper, figures, *, quick=false, sets=None, causes=true, experiments=None, threads=None, progress=None))]
+#[pyo3(signature = (paper, figures, *, quick=false, sets=None, causes=true, experiments=None, threads=None, progress=None, elsewhere=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn repro(
     py: Python<'_>,
@@ -73,8 +82,12 @@ pub fn repro(
     experiments: Option<PathBuf>,
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
+    elsewhere: Option<Py<PyAny>>,
 ) -> PyResult<Reproduction> {
-    let wanted = Wanted { quick, sets: changes(py, NAME, sets)?, causes, threads: threads_or_all(threads) };
+    if elsewhere.is_some() {
+        files::keep();
+    }
+    let wanted = Wanted { quick, sets: changes(py, NAME, sets)?, causes, threads: threads_or_all(threads), elsewhere };
     let catalog = catalog(experiments);
     let read = py.detach(|| Ok::<_, PlanError>((tasks(&wanted.how(), &catalog, &paper, &figures)?, catalog.coverage(&paper)?)));
     let (tasks, entries) = read.map_err(|error| refused(py, &error))?;

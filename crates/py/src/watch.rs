@@ -24,7 +24,12 @@ pub struct Watch {
 impl Watch {
     /// A part of the work has ended; whether to go on.
     pub fn step(&self) -> bool {
-        self.ended.fetch_add(1, Ordering::Relaxed);
+        self.steps(1)
+    }
+
+    /// So many parts of the work have ended; whether to go on.
+    pub fn steps(&self, parts: usize) -> bool {
+        self.ended.fetch_add(parts as u64, Ordering::Relaxed);
         !self.stopped.load(Ordering::Relaxed)
     }
 }

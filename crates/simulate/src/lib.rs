@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `sim` | `fanin sim`: from the command line to files and exit code |
 //! | `examples` | `fanin examples`: what comes with the program |
+//! | `executor` | runs that other processes and machines compute |
 //! | `progress` | runs a plan and shows how far it is |
 #![forbid(unsafe_code)]
 #![allow(rustdoc::bare_urls, reason = "documentation of arguments is the program's help")]
@@ -13,5 +14,6 @@
 extern crate fanin_terminal;
 
 pub mod examples;
+pub mod executor;
 pub mod progress;
 pub mod sim;

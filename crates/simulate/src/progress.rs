@@ -1,22 +1,61 @@
 //! How far a plan has been run.
 
-use fanin_plan::Plan;
+use std::thread;
+
+use fanin_plan::elsewhere::run_elsewhere;
 use fanin_plan::run::{self, Finished, RunError};
+use fanin_plan::Plan;
 use fanin_plan::traced::{Traced, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Runs all points of a plan, with a bar on a terminal and nothing in a pipe; the first run is looked at for what is wanted.
+use crate::executor::Executor;
+
+/// Where runs are computed.
+pub enum Where {
+    /// Here, by so many threads.
+    Here(usize),
+    /// By others.
+    Elsewhere(Executor),
+}
+
+impl Where {
+    /// As the arguments say. What plans have read goes along with them only if it was [kept](fanin_plan::files::keep).
+    ///
+    /// # Errors
+    /// An executor cannot be started.
+    pub fn new(threads: Option<u16>, executor: Option<&str>) -> anyhow::Result<Where> {
+        match executor {
+            Some(address) => Ok(Where::Elsewhere(Executor::start(address).map_err(anyhow::Error::msg)?)),
+            None => Ok(Where::Here(threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from))),
+        }
+    }
+}
+
+/// A bar for so many parts of work, on a terminal; nothing in a pipe.
+///
+/// # Panics
+/// Never: the template is valid.
+pub fn bar(parts: u64, what: &str) -> ProgressBar {
+    let template = format!("{{bar:40}} {{pos}}/{{len}} {what}, {{per_sec}}, {{elapsed}} (about {{eta}} left)");
+    let bar = ProgressBar::new(parts).with_style(ProgressStyle::with_template(&template).expect("a valid template"));
+    bar.tick();
+    bar
+}
+
+/// Runs all points of a plan, with a bar on a terminal and nothing in a pipe; the first run is looked at for what is wanted, which is done here only.
 ///
 /// # Errors
 /// As [`run::run`].
-pub fn run(plan: &Plan, threads: usize, wanted: Option<&Wanted>) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed} (about {eta} left)").expect("a valid template");
-    let bar = ProgressBar::new(run::runs(plan).len() as u64).with_style(style);
-    bar.tick();
-    let finished = run::run_and_look(plan, threads, wanted, || {
-        bar.inc(1);
+pub fn run(plan: &Plan, place: &mut Where, wanted: Option<&Wanted>) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
+    let bar = bar(run::runs(plan).len() as u64, "runs");
+    let step = |runs: usize| {
+        bar.inc(runs as u64);
         true
-    });
+    };
+    let finished = match place {
+        Where::Here(threads) => run::run_and_look(plan, *threads, wanted, || step(1)),
+        Where::Elsewhere(executor) => run_elsewhere(plan, executor, step).map(|finished| (finished, None)),
+    };
     bar.finish_and_clear();
     finished
 }

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -15,10 +14,10 @@ use fanin_plan::columns::write_csv;
 use fanin_plan::results::{RunRecord, write_json};
 use fanin_plan::run::{self, Finished};
 use fanin_plan::traced::{Traced, Wanted};
-use fanin_plan::{Plan, PlanError};
+use fanin_plan::{Plan, PlanError, files};
 
 use crate::examples::Example;
-use crate::progress;
+use crate::progress::{self, Where};
 
 /// Simulate a plan: network, jobs, traffic, faults, sweep and repetitions in a TOML file.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +38,9 @@ pub struct SimArgs {
     /// Runs at the same time; results do not depend on it. [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
+    /// Where runs are computed in place of here: a number of local processes, a Dask scheduler (tcp://HOST:8786), or Ray (ray, ray://HOST:10001). Needs Python with Fanin's package, by FANIN_PYTHON or as python3. Results do not depend on it.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["threads", "check", "trace"])]
+    pub executor: Option<String>,
     /// Changes a value of the plan. A key that the plan sweeps over is fixed. May be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -85,6 +87,10 @@ pub fn run(args: &SimArgs) -> ExitCode {
     // Before an example's folder may become the one that paths begin at.
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let (out, trace) = (args.out.as_ref().map(absolute), args.trace.as_ref().map(absolute));
+    if args.executor.is_some() {
+        // What plans read has to go along with them.
+        files::keep();
+    }
     let loaded = match load(args) {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -145,8 +151,8 @@ fn load(args: &SimArgs) -> Result<Loaded, PlanError> {
 
 /// Whether all runs ended as they should; `out` and `trace` are where `--out` and `--trace` are.
 fn simulate(args: &SimArgs, (plan, wanted): (&Plan, Option<&Wanted>), (out, trace): (Option<&Path>, Option<&Path>)) -> Result<bool> {
-    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let (finished, traced) = progress::run(plan, threads, wanted)?;
+    let mut place = Where::new(args.threads, args.executor.as_deref())?;
+    let (finished, traced) = progress::run(plan, &mut place, wanted)?;
     if let (Some(named), Some(folder)) = (&args.out, out) {
         let page = report::of_plan(plan, &finished)?;
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;

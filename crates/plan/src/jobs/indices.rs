@@ -1,7 +1,6 @@
 //! Indices of sparse vectors from a file, as the largest elements of real gradients give them: a line a rank.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use fanin_systems::System;
 
 use super::prepared::PreparedJob;
 use crate::reading::tree::Origin;
-use crate::reading::{PlanError, Refuse};
+use crate::reading::{PlanError, Refuse, files};
 
 /// What a file has at most.
 const BYTES_MAX: u64 = 1 << 30;
@@ -31,14 +30,12 @@ pub fn apply(refuse: &Refuse<'_>, job: &mut PreparedJob) -> Result<(), PlanError
             return Err(refuse.at(&other, "no such key beside indices"));
         }
     }
-    let file = Path::new(refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
-    let open = File::open(&file).and_then(|file| Ok((file.metadata()?, file)));
-    let (about, open) = open.map_err(|error| refuse.at(&path, format!("a file that can be read: {error}")))?;
-    if !about.is_file() || about.len() > BYTES_MAX {
-        return Err(refuse.at(&path, format!("a file of at most {} MiB", BYTES_MAX >> 20)));
-    }
+    let text = files::read(refuse.file, name, BYTES_MAX).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput | ErrorKind::FileTooLarge => refuse.at(&path, format!("a file of at most {} MiB", BYTES_MAX >> 20)),
+        _ => refuse.at(&path, format!("a file that can be read: {error}")),
+    })?;
     let elements = job.settings.common.message_bytes(job.op.dtype.bytes() as u64) / job.op.dtype.bytes() as u64;
-    let lists = read(&file, BufReader::new(open), elements)?;
+    let lists = read(&files::path(refuse.file, name), &text[..], elements)?;
     if lists.len() != job.hosts.len() {
         return Err(refuse.at(&path, format!("a file with a line for each of {} workers; it has {}", job.hosts.len(), lists.len())));
     }

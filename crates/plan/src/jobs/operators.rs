@@ -11,6 +11,8 @@ use fanin_core::{DType, ElementOp, JobId, OpError, OperationId, Operator, Pair, 
 use fanin_operator::{CustomOperator, Digest, Faults, Trying, examine, limits};
 use fanin_sim::vectors::test_pairs;
 
+use crate::reading::files;
+
 /// How a value is known for a module's file.
 pub const MODULE: &str = ".wasm";
 
@@ -30,22 +32,36 @@ pub fn load(file: &Path, dtype: DType) -> Result<CustomOperator, String> {
     admit(read(file)?, dtype)
 }
 
+/// The same for a file by the name that a plan has for it.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_of_plan(plan: &str, name: &str, dtype: DType) -> Result<CustomOperator, String> {
+    let module = files::read(plan, name, limits::MODULE_BYTES_MAX as u64 + 1);
+    admit(compile(Path::new(name), &module.map_err(|error| format!("a file that can be read: {error}"))?)?, dtype)
+}
+
 /// Reads and compiles a module.
 ///
 /// # Errors
 /// As [`load`].
 pub fn read(file: &Path) -> Result<CustomOperator, String> {
-    let name = file.file_stem().map_or_else(|| "operator".into(), |stem| stem.to_string_lossy().into_owned());
     let mut module = Vec::new();
     // What is longer than it may be is not read.
     let most = limits::MODULE_BYTES_MAX as u64 + 1;
     let read = File::open(file).and_then(|file| file.take(most).read_to_end(&mut module));
     read.map_err(|error| format!("a file that can be read: {error}"))?;
-    let digest = Digest::of(&module);
+    compile(file, &module)
+}
+
+/// Compiles what a file has.
+fn compile(file: &Path, module: &[u8]) -> Result<CustomOperator, String> {
+    let name = file.file_stem().map_or_else(|| "operator".into(), |stem| stem.to_string_lossy().into_owned());
+    let digest = Digest::of(module);
     if let Some((_, known)) = tried().iter().find(|(_, known)| known.digest() == digest) {
         return Ok(known.clone());
     }
-    CustomOperator::from_wasm(&name, &module).map_err(|error| format!("an operator: {error}"))
+    CustomOperator::from_wasm(&name, module).map_err(|error| format!("an operator: {error}"))
 }
 
 fn tried() -> MutexGuard<'static, Vec<(DType, CustomOperator)>> {

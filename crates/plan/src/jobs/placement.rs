@@ -1,7 +1,5 @@
 //! Which hosts carry which workers.
 
-use std::path::Path;
-
 use fanin_core::{ElementOp, NodeId, Operator};
 use fanin_operator::Faults;
 use fanin_sim::random::{Purpose, Random};
@@ -38,8 +36,7 @@ pub fn apply_operator(refuse: &Refuse<'_>, job: &mut PreparedJob) -> Result<(), 
         let takers = System::names_of("or", System::takes_operators);
         return Err(refuse.at(&path, format!("a built-in operator, or {takers}, whose switches combine by others")));
     }
-    let file = Path::new(refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
-    job.operator = Some(operators::load(&file, dtype).map_err(|why| refuse.at(&path, why))?);
+    job.operator = Some(operators::load_of_plan(refuse.file, name, dtype).map_err(|why| refuse.at(&path, why))?);
     Ok(())
 }
 

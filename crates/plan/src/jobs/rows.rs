@@ -1,14 +1,12 @@
 //! Jobs from a file: an entry of `[[jobs]]` whose `file` is a table in CSV stands for a job for each row of it. A column is a key of `[[jobs]]`,
 //! a cell its value as `--set` takes it; where a cell is empty, or there is no such column, what the entry says holds.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
-use crate::reading::PlanError;
+use crate::reading::{PlanError, files};
 use crate::reading::tree::{Key, Kind, Origin, Tree};
 use crate::schema::FILE_KEY;
 
@@ -42,14 +40,12 @@ pub fn expand(plan: &str, tree: &mut Tree) -> Result<Vec<usize>, PlanError> {
 fn rows(plan: &str, index: usize, name: &Tree, job: &Tree) -> Result<Vec<Tree>, PlanError> {
     let refuse = |what: String| PlanError::new(plan, format!("jobs[{index}].{FILE_KEY} = {name}: {what}")).at(name.origin.clone());
     let Kind::Text(text) = &name.kind else { return Err(refuse("expected the name of a CSV file".into())) };
-    let path = Path::new(plan).parent().map_or_else(|| text.into(), |folder| folder.join(text));
-    let file = File::open(&path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
-    let length = file.metadata().map_err(|error| refuse(format!("cannot be read: {error}")))?;
-    if !length.is_file() || length.len() > BYTES_MAX {
-        return Err(refuse(format!("expected a file of at most {} MiB", BYTES_MAX >> 20)));
-    }
-    let table = Table { shown: path.display().to_string().into(), job };
-    let rows = table.read(file)?;
+    let bytes = files::read(plan, text, BYTES_MAX).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput | ErrorKind::FileTooLarge => refuse(format!("expected a file of at most {} MiB", BYTES_MAX >> 20)),
+        _ => refuse(format!("cannot be read: {error}")),
+    })?;
+    let table = Table { shown: files::path(plan, text).display().to_string().into(), job };
+    let rows = table.read(&bytes[..])?;
     match rows.is_empty() {
         true => Err(refuse("expected a row for each job below the names of its columns".into())),
         false => Ok(rows),

@@ -34,8 +34,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use fanin_sim::scenario::LinkSpeed;
 use fanin_sim::shape::{WiredCable, Wiring};
@@ -46,7 +46,7 @@ use super::graphml;
 use crate::reading::read::read;
 use crate::reading::tree::Tree;
 use crate::reading::units::{Bytes, Count, Rate, Time};
-use crate::reading::{PlanError, Refuse};
+use crate::reading::{PlanError, Refuse, files};
 use crate::schema::one;
 
 /// A network of the user's own.
@@ -118,6 +118,9 @@ struct LinkKeys {
     count: Count,
 }
 
+/// What a plan's network file has at most.
+const BYTES_MAX: u64 = 1 << 30;
+
 /// What links have that say nothing else.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,8 +137,20 @@ impl NetworkFile {
     /// # Errors
     /// [`PlanError`] with file, line, key, value and what was expected.
     pub fn load(path: &Path, or: LinkDefaults) -> Result<Self, PlanError> {
+        Self::parse(path, fs::read_to_string(path), or)
+    }
+
+    /// The same for a file by the name that a plan has for it.
+    ///
+    /// # Errors
+    /// As [`NetworkFile::load`].
+    pub fn of_plan(plan: &str, name: &str, or: LinkDefaults) -> Result<Self, PlanError> {
+        Self::parse(&files::path(plan, name), files::read_text(plan, name, BYTES_MAX), or)
+    }
+
+    fn parse(path: &Path, text: io::Result<String>, or: LinkDefaults) -> Result<Self, PlanError> {
         let file = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| PlanError::new(&file, format!("cannot be read: {error}")))?;
+        let text = text.map_err(|error| PlanError::new(&file, format!("cannot be read: {error}")))?;
         let is_graphml = path.extension().is_some_and(|extension| extension == "graphml");
         let tree = if is_graphml { graphml::tree(&file, &text)? } else { Tree::parse(&file, &text)? };
         Self::from_tree(&file, &tree, or)

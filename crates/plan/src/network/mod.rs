@@ -14,8 +14,6 @@ pub mod hardware;
 pub mod processor;
 pub mod rates;
 
-use std::path::Path;
-
 use fanin_core::NodeId;
 use fanin_sim::lossless::{CHANNELS_MAX, LosslessConfig, SwitchModel};
 use fanin_sim::routing::{Balancer, Conga};
@@ -231,8 +229,7 @@ impl Reader<'_> {
         let Some(name) = &self.config.file else {
             return Err(self.refuse.at("network.file", "the name of a TOML or GraphML file"));
         };
-        let path = Path::new(self.refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
-        NetworkFile::load(&path, LinkDefaults { rate: self.config.rate, latency: self.config.latency })
+        NetworkFile::of_plan(self.refuse.file, name, LinkDefaults { rate: self.config.rate, latency: self.config.latency })
     }
 
     fn needed(&self, name: &str, value: Option<Count>) -> Result<u32, PlanError> {

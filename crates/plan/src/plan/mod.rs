@@ -40,6 +40,8 @@ pub struct Plan {
     pub text: String,
     /// What `--set` changed.
     pub sets: Vec<String>,
+    /// The seed in place of the plan's, where one was given.
+    pub seed: Option<u64>,
     /// What is varied, slowest first.
     pub axes: Vec<Axis>,
     /// All points, in the order of their runs; never empty.
@@ -131,7 +133,7 @@ impl Plan {
             let what = format!("jobs.workload is missing: the plot {:?} needs it, such as \"step.toml\"", plot.name);
             return Err(PlanError::new(file, what));
         }
-        let plan = Plan { file: file.to_string(), text, sets: sets.to_vec(), axes, points, plots };
+        let plan = Plan { file: file.to_string(), text, sets: sets.to_vec(), seed, axes, points, plots };
         size::check_runs(&plan)?;
         Ok(plan)
     }

@@ -8,9 +8,11 @@
 //! | [`units`] | how quantities are written |
 //! | `errors` | file, line, key, value, what was expected |
 //! | `refuse` | errors that lead to a key |
+//! | [`files`] | files that plans name |
 //! | [`size`] | how much there may be of what |
 
 mod errors;
+pub mod files;
 pub mod origin;
 pub mod read;
 mod refuse;

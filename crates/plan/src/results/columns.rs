@@ -2,6 +2,9 @@
 
 use std::io::Write;
 
+use fanin_core::{DropReason, RetransmitReason, Tally};
+
+use crate::plan::Plan;
 use crate::results::RunRecord;
 
 /// A JSON value as it stands in a CSV cell: texts without quotes, null as nothing.
@@ -121,11 +124,49 @@ impl CsvColumn {
         self.key.as_ref().map_or(self.field.to_string(), |key| format!("{}.{key}", self.field))
     }
 
+    /// Whether it is a field's column for a key.
+    pub(crate) fn is(&self, field: &str, key: &str) -> bool {
+        self.field == field && self.key.as_deref() == Some(key)
+    }
+
     /// Its value in a row of the JSON.
     pub(crate) fn value<'r>(&self, row: &'r serde_json::Value) -> Option<&'r serde_json::Value> {
         let field = row.get(self.field)?;
         self.key.as_ref().map_or(Some(field), |key| field.get(key))
     }
+}
+
+/// The columns that any run of a plan could have, whatever happened in it: those of parts of a large plan are the same. Without `wall_s`, so that
+/// a run's row depends on plan and seed only.
+pub(crate) fn all_columns(plan: &Plan) -> Vec<CsvColumn> {
+    let mut columns = Vec::new();
+    for &(field, kind) in COLUMNS.iter().filter(|(field, _)| *field != "wall_s") {
+        let keys: Vec<String> = match (kind, field) {
+            (ColumnKind::Params, _) => params(plan),
+            (ColumnKind::Reasons, "drops") => DropReason::ALL.iter().map(|reason| reason.name().into()).collect(),
+            (ColumnKind::Reasons, "retransmissions") => RetransmitReason::ALL.iter().map(|reason| reason.name().into()).collect(),
+            (ColumnKind::Reasons, "counts") => Tally::ALL.iter().map(|tally| tally.name().into()).collect(),
+            // By generation, which is a number: in all it is `blocks_begun_anew`.
+            (ColumnKind::Reasons, _) => continue,
+            _ => {
+                columns.push(CsvColumn { field, key: None, kind });
+                continue;
+            }
+        };
+        columns.extend(keys.into_iter().map(|key| CsvColumn { field, key: Some(key), kind }));
+    }
+    columns
+}
+
+/// Keys that points of a plan set, in the order of the plan.
+fn params(plan: &Plan) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for (key, _) in plan.points.iter().flat_map(|point| &point.params) {
+        if !keys.contains(key) {
+            keys.push(key.clone());
+        }
+    }
+    keys
 }
 
 /// The columns that these records have.

@@ -6,6 +6,7 @@
 //! | `of_run` | from what a run has given to its record |
 //! | `percentiles` | times, by how many are not longer |
 //! | `json`, [`columns`] | records as JSON, and as CSV |
+//! | `names` | names in records that come back from elsewhere |
 //! | [`metrics`] | numbers of a run by name |
 //! | [`series`] | quantities of jobs over time |
 //! | [`together`] | what jobs take from each other |
@@ -18,6 +19,7 @@ pub mod columns;
 mod iterations;
 mod json;
 pub mod metrics;
+mod names;
 mod of_run;
 mod percentiles;
 mod record;

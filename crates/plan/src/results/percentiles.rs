@@ -1,10 +1,10 @@
 //! Times, by how many are not longer.
 
 use fanin_core::{Duration, Histogram};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Times, by how many are not longer.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The median.
     pub p50: f64,

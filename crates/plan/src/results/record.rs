@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
+use super::names::{self, Static};
 use super::percentiles::Percentiles;
 use super::workload::WorkloadRecord;
 
 /// One run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The series that the run belongs to; null where the plan has none.
     pub series: Option<String>,
@@ -19,7 +20,7 @@ pub struct RunRecord {
     /// Number of the repetition, from 0.
     pub repetition: u32,
     /// What the point sets.
-    #[serde(serialize_with = "as_map")]
+    #[serde(serialize_with = "as_map", deserialize_with = "names::in_order")]
     pub params: Vec<(String, serde_json::Value)>,
     /// The jobs' collectives, where the plan says them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,16 +101,19 @@ pub struct RunRecord {
     /// Packets dropped anywhere for any reason.
     pub packets_dropped: u64,
     /// The same by reason.
+    #[serde(default, deserialize_with = "names::table")]
     pub drops: BTreeMap<&'static str, u64>,
     /// Packets sent again for any reason.
     pub packets_retransmitted: u64,
     /// The same by reason.
+    #[serde(default, deserialize_with = "names::table")]
     pub retransmissions: BTreeMap<&'static str, u64>,
     /// Blocks that were begun anew for a loss (Canary).
     pub blocks_begun_anew: u64,
     /// The same by the new generation, from 1 on.
     pub begun_anew: BTreeMap<u8, u64>,
     /// What nodes have counted beside packets, of all jobs together, by what it is; zeros left out.
+    #[serde(default, deserialize_with = "names::table")]
     pub counts: BTreeMap<&'static str, u64>,
     /// Share of packets that found their place taken, of those that switches would have added to sums; null for systems that do not count
     /// what they add.
@@ -137,7 +141,8 @@ pub struct RunRecord {
     /// Simulated time of the whole run.
     pub simulated_us: f64,
     /// Why the run ended: `jobs_done`, `traffic_done`, `stuck`, `deadlock`, `time_limit`.
-    pub ended: &'static str,
+    #[serde(deserialize_with = "names::name")]
+    pub ended: Static,
     /// Why not every job completed; null where every one did.
     pub failure: Option<String>,
     /// By job.
@@ -147,7 +152,7 @@ pub struct RunRecord {
 }
 
 /// How long several jobs take, and what they take from each other.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ManyJobs {
     /// Of several jobs, from a job's beginning to its end: the median; null where one did not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,18 +197,21 @@ impl ManyJobs {
 }
 
 /// One job of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobRecord {
     /// Its place among the plan's `[[jobs]]`; copies, and jobs of a file, share it.
     pub entry: usize,
     /// Its system.
-    pub system: &'static str,
+    #[serde(deserialize_with = "names::name")]
+    pub system: Static,
     /// Its collective, where the plan says it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub collective: Option<&'static str>,
+    #[serde(default, deserialize_with = "names::optional")]
+    pub collective: Option<Static>,
     /// Which system did that: `exchange` where the job's hosts did by messages what its system does not have.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ran: Option<&'static str>,
+    #[serde(default, deserialize_with = "names::optional")]
+    pub ran: Option<Static>,
     /// Its workers.
     pub workers: u32,
     /// What its plan says that values are reduced by; a module's file has its SHA-256 beside the name.
@@ -225,6 +233,7 @@ pub struct JobRecord {
     pub slots_peak: u64,
     /// What its nodes have counted beside packets, by what it is and by where: `host`, `leaf`, `spine`, `core`; zeros left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "names::tables")]
     pub counts: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     /// As of the run.
     pub collided_share: Option<f64>,
@@ -259,35 +268,38 @@ pub struct JobRecord {
     /// Why it did not complete.
     pub failure: Option<String>,
     /// Ranks that its last operation was completed without: they have died, or the others took them for dead.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<u32>,
     /// Its workers that died, in the order of that.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deaths: Vec<DeathRecord>,
     /// By rank: host, and time from the first submission to the last end. Only in files.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers_us: Vec<(u32, Option<f64>)>,
     /// Each iteration's time. Only in files.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub iterations_us: Vec<f64>,
     /// What it computed and communicated, where a workload says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<WorkloadRecord>,
     /// Where jobs are sampled over time: means over the time in which all jobs run, without its first quarter. Only in files.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "names::table")]
     pub together: BTreeMap<&'static str, f64>,
     /// Over the same time, how far a quantity swings: from its 5th to its 95th percentile, over its mean. Without those whose mean is 0. Only in
     /// files.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "names::table")]
     pub swing: BTreeMap<&'static str, f64>,
     /// Where jobs are sampled over time: begin of the first interval in which a quantity is above 0, of those that begin when
     /// all jobs have begun. Only in files.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "names::table")]
     pub first_us: BTreeMap<&'static str, f64>,
 }
 
 /// One link of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkRecord {
     /// The sending node.
     pub from: String,
@@ -329,7 +341,7 @@ impl RunRecord {
 }
 
 /// A worker that died.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DeathRecord {
     /// Which.
     pub rank: u32,

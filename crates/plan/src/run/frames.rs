@@ -6,7 +6,7 @@ use fanin_sim::series::SeriesRow;
 
 use super::Finished;
 use crate::plan::Plan;
-use crate::results::columns::{ColumnKind, cell, columns};
+use crate::results::columns::{ColumnKind, CsvColumn, all_columns, cell, columns};
 use crate::results::series::Quantity;
 use crate::results::workload::{CommunicationRecord, GroupRecord};
 use crate::results::{Percentiles, RunRecord};
@@ -62,18 +62,30 @@ impl Column {
         self.len() == 0
     }
 
+    /// A column of the type of this one.
+    fn like(&self, values: &[Option<&Value>]) -> Column {
+        match self {
+            Column::Text(_) => Column::Text(values.iter().map(|value| value.map(cell)).collect()),
+            Column::Count(_) => Column::Count(values.iter().map(|value| value.and_then(Value::as_u64)).collect()),
+            Column::Integer(_) => Column::Integer(values.iter().map(|value| value.and_then(Value::as_i64)).collect()),
+            Column::Number(_) => Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect()),
+            Column::Flag(_) => Column::Flag(values.iter().map(|value| value.and_then(Value::as_bool)).collect()),
+        }
+    }
+
     /// The type that all values of a key have; texts where they have none in common.
     fn of_any(values: &[Option<&Value>]) -> Column {
         let all = |fits: fn(&Value) -> bool| values.iter().flatten().all(|value| fits(value));
-        if all(Value::is_boolean) {
-            Column::Flag(values.iter().map(|value| value.and_then(Value::as_bool)).collect())
+        let empty = if all(Value::is_boolean) {
+            Column::Flag(Vec::new())
         } else if all(Value::is_i64) {
-            Column::Integer(values.iter().map(|value| value.and_then(Value::as_i64)).collect())
+            Column::Integer(Vec::new())
         } else if all(Value::is_number) {
-            Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect())
+            Column::Number(Vec::new())
         } else {
-            Column::Text(values.iter().map(|value| value.map(cell)).collect())
-        }
+            Column::Text(Vec::new())
+        };
+        empty.like(values)
     }
 }
 
@@ -90,21 +102,75 @@ impl Frame {
 
 /// One row a run, with the columns of `results.csv`.
 pub fn runs(records: &[&RunRecord]) -> Frame {
-    let rows: Vec<Value> = records.iter().map(|record| serde_json::to_value(record).expect("a record is plain data")).collect();
+    let rows = rows(records);
     let mut frame = Frame::default();
     for column in columns(records, &rows) {
-        let values: Vec<Option<&Value>> = rows.iter().map(|row| column.value(row).filter(|value| !value.is_null())).collect();
-        let made = match column.kind {
-            ColumnKind::Text | ColumnKind::TextIfAny => Column::Text(values.iter().map(|value| value.map(cell)).collect()),
-            ColumnKind::Count => Column::Count(values.iter().map(|value| value.and_then(Value::as_u64)).collect()),
-            ColumnKind::Number | ColumnKind::IfAny => Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect()),
-            ColumnKind::Flag => Column::Flag(values.iter().map(|value| value.and_then(Value::as_bool)).collect()),
-            ColumnKind::Reasons => Column::Count(values.iter().map(|value| value.map_or(Some(0), Value::as_u64)).collect()),
-            ColumnKind::Params => Column::of_any(&values),
-        };
-        frame.push(column.name(), made);
+        let values = values(&column, &rows);
+        frame.push(column.name(), made(column.kind, &values, &values));
     }
     frame
+}
+
+fn rows(records: &[&RunRecord]) -> Vec<Value> {
+    records.iter().map(|record| serde_json::to_value(record).expect("a record is plain data")).collect()
+}
+
+fn values<'r>(column: &CsvColumn, rows: &'r [Value]) -> Vec<Option<&'r Value>> {
+    rows.iter().map(|row| column.value(row).filter(|value| !value.is_null())).collect()
+}
+
+/// A column of these values; `all` are those that decide about its type, where that is open.
+fn made(kind: ColumnKind, values: &[Option<&Value>], all: &[Option<&Value>]) -> Column {
+    match kind {
+        ColumnKind::Text | ColumnKind::TextIfAny => Column::Text(values.iter().map(|value| value.map(cell)).collect()),
+        ColumnKind::Count => Column::Count(values.iter().map(|value| value.and_then(Value::as_u64)).collect()),
+        ColumnKind::Number | ColumnKind::IfAny => Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect()),
+        ColumnKind::Flag => Column::Flag(values.iter().map(|value| value.and_then(Value::as_bool)).collect()),
+        ColumnKind::Reasons => Column::Count(values.iter().map(|value| value.map_or(Some(0), Value::as_u64)).collect()),
+        ColumnKind::Params => Column::of_any(all).like(values),
+    }
+}
+
+/// The same for a part of a plan's runs, with columns that are those of every other part; `first` is the number of its first run, in a column `run`.
+pub fn runs_of_part(plan: &Plan, first: usize, records: &[&RunRecord]) -> Frame {
+    let rows = rows(records);
+    let mut frame = Frame::default();
+    frame.push("run", Column::Count((first..).take(rows.len()).map(|run| Some(run as u64)).collect()));
+    for column in all_columns(plan) {
+        let params = || plan.points.iter().flat_map(|point| &point.params).filter(|(key, _)| column.is("params", key));
+        let all: Vec<Option<&Value>> = params().map(|(_, value)| Some(value).filter(|value| !value.is_null())).collect();
+        frame.push(column.name(), made(column.kind, &values(&column, &rows), &all));
+    }
+    frame
+}
+
+/// All tables of a part of a plan's runs, by name: `run` is the number of the run among all of the plan's, and columns are those of every other part.
+pub fn of_part(plan: &Plan, first: usize, finished: &[Finished]) -> Vec<(&'static str, Frame)> {
+    let records: Vec<&RunRecord> = finished.iter().map(|run| &run.record).collect();
+    let numbered = |mut frame: Frame| {
+        if let Some((_, Column::Count(runs))) = frame.columns.iter_mut().find(|(name, _)| name == "run") {
+            runs.iter_mut().flatten().for_each(|run| *run += first as u64);
+        }
+        frame
+    };
+    vec![
+        ("runs", runs_of_part(plan, first, &records)),
+        ("jobs", numbered(jobs_with(&records, Width::All))),
+        ("workers", numbered(workers(&records))),
+        ("links", links(plan, finished)),
+        ("memory", memory(plan, finished)),
+        ("series", series_with(plan, finished, Width::All)),
+        ("communication", numbered(communication(&records))),
+    ]
+}
+
+/// Which columns a table has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Width {
+    /// Those that a row has a value for.
+    AsNeeded,
+    /// All.
+    All,
 }
 
 /// One row for each way in which a job with a workload communicates, and behind it one for each single group that is listed of it, which has
@@ -154,6 +220,10 @@ pub fn communication(records: &[&RunRecord]) -> Frame {
 
 /// One row a job of a run; `run` is the row of the run.
 pub fn jobs(records: &[&RunRecord]) -> Frame {
+    jobs_with(records, Width::AsNeeded)
+}
+
+fn jobs_with(records: &[&RunRecord], width: Width) -> Frame {
     let all: Vec<(usize, &crate::results::JobRecord)> =
         records.iter().enumerate().flat_map(|(run, record)| record.jobs.iter().map(move |job| (run, job))).collect();
     let count =
@@ -164,7 +234,7 @@ pub fn jobs(records: &[&RunRecord]) -> Frame {
     frame.push("run", count(&|(run, _)| *run as u64));
     frame.push("entry", count(&|(_, job)| job.entry as u64));
     frame.push("system", Column::Text(all.iter().map(|(_, job)| Some(job.system.to_string())).collect()));
-    if all.iter().any(|(_, job)| job.ran.is_some()) {
+    if width == Width::All || all.iter().any(|(_, job)| job.ran.is_some()) {
         let text = |value: fn(&crate::results::JobRecord) -> Option<&'static str>| {
             Column::Text(all.iter().map(|(_, job)| value(job).map(str::to_string)).collect())
         };
@@ -179,7 +249,7 @@ pub fn jobs(records: &[&RunRecord]) -> Frame {
     frame.push("servers", count(&|(_, job)| u64::from(job.servers)));
     frame.push("begun_us", number(&|job| Some(job.begun_us)));
     frame.push("jct_us", number(&|job| job.jct_us));
-    if all.iter().any(|(_, job)| job.alone_us.is_some()) {
+    if width == Width::All || all.iter().any(|(_, job)| job.alone_us.is_some()) {
         frame.push("alone_us", number(&|job| job.alone_us));
         frame.push("slowdown", number(&|job| job.slowdown));
     }
@@ -244,6 +314,10 @@ pub fn memory(plan: &Plan, finished: &[Finished]) -> Frame {
 
 /// Jobs over time in the first repetition of each point, with the columns of `series.csv`. Gauges that no node has told of have no column.
 pub fn series(plan: &Plan, finished: &[Finished]) -> Frame {
+    series_with(plan, finished, Width::AsNeeded)
+}
+
+fn series_with(plan: &Plan, finished: &[Finished], width: Width) -> Frame {
     let all: Vec<_> = finished.iter().flat_map(|run| run.series.iter().map(move |row| (run, row))).collect();
     let mut frame = labels(plan, all.iter().map(|(run, _)| *run));
     let number = |value: &dyn Fn(&SeriesRow) -> Option<f64>| Column::Number(all.iter().map(|(_, row)| value(row)).collect());
@@ -252,7 +326,8 @@ pub fn series(plan: &Plan, finished: &[Finished]) -> Frame {
     frame.push("job", Column::Count(all.iter().map(|(_, row)| Some(u64::from(row.job))).collect()));
     for quantity in Quantity::all() {
         let column = number(&|row| quantity.of(row));
-        if !matches!((quantity, &column), (Quantity::Gauge(_), Column::Number(values)) if values.iter().all(Option::is_none)) {
+        let is_told = !matches!((quantity, &column), (Quantity::Gauge(_), Column::Number(values)) if values.iter().all(Option::is_none));
+        if is_told || width == Width::All {
             frame.push(quantity.name(), column);
         }
     }

@@ -1,6 +1,7 @@
 //! Runs every point of a plan, repetition by repetition, on all cores. Results are the same, and in the same order, whatever the number
 //! of threads: each run depends on plan, point and seed only.
 
+pub mod elsewhere;
 pub mod frames;
 
 use std::time::Instant;
@@ -104,6 +105,9 @@ pub enum RunError {
     /// A repetition cannot be built although the first could: a size that depends on the seed.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// Runs were to be computed elsewhere, and were not.
+    #[error("{0}")]
+    Elsewhere(String),
     /// No threads are to be had.
     #[error("threads to run the plan: {0}")]
     Threads(String),

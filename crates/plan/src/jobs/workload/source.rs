@@ -1,8 +1,6 @@
 //! Where workloads come from: a file, or a model's published sizes.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use fanin_core::Duration;
@@ -13,7 +11,7 @@ use serde::Deserialize;
 use crate::reading::read::read;
 use crate::reading::tree::{Kind, Step, Tree};
 use crate::reading::units::{Bytes, Count, Fraction, Time};
-use crate::reading::{PlanError, Refuse};
+use crate::reading::{PlanError, Refuse, files};
 use crate::schema::{Job, Source};
 
 /// How long an operation of a workload may stand still where the plan does not say.
@@ -169,13 +167,16 @@ pub fn load(refuse: &Refuse<'_>, jobs: &mut [Job], known: &mut Known) -> Result<
     Ok(())
 }
 
+/// What a workload's file has at most.
+const BYTES_MAX: u64 = 1 << 30;
+
 fn read_source(refuse: &Refuse<'_>, entry: usize, tree: &Tree, path: &[Step]) -> Result<Source, PlanError> {
     let shown = format!("jobs[{entry}].workload");
     let wrong = |name: String, error: WorkloadError| PlanError::new(refuse.file, format!("{name}: {error}")).at(refuse.origin(&shown));
     if let Kind::Text(name) = &tree.kind {
-        let file = Path::new(refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
-        let text = fs::read_to_string(&file).map_err(|error| refuse.at(&shown, format!("a file that can be read: {error}")))?;
-        return source(&file.display().to_string(), &text).map_err(|error| wrong(format!("{shown} = {name:?}"), error));
+        let text = files::read_text(refuse.file, name, BYTES_MAX);
+        let text = text.map_err(|error| refuse.at(&shown, format!("a file that can be read: {error}")))?;
+        return source(&files::path(refuse.file, name).display().to_string(), &text).map_err(|error| wrong(format!("{shown} = {name:?}"), error));
     }
     if tree.get("programs").is_some() {
         return source("workload", &tree.to_toml()).map_err(|error| wrong(shown.clone(), error));

@@ -8,16 +8,17 @@ use fanin_sim::programs::{LaneKind, ProgramResult, Span, Step};
 use fanin_workload::CollectiveKind as Kind;
 use fanin_workload::flat::{Step as Node, node_name};
 use fanin_workload::ranks::ranks_text;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::critical;
 use super::exposed::{Stretch, divide};
 use crate::build::Prepared;
 use crate::jobs::workload::lanes::{PreparedProgram, scaled};
+use crate::results::names::{self, Static};
 use crate::results::percentiles::Percentiles;
 
 /// A job with a workload.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WorkloadRecord {
     /// Its ranks.
     pub ranks: u32,
@@ -36,14 +37,16 @@ pub struct WorkloadRecord {
 }
 
 /// What ranks communicate in one way.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CommunicationRecord {
     /// The kind of groups; `-` for transfers.
     pub group: String,
     /// The collective, or `send`.
-    pub collective: &'static str,
+    #[serde(deserialize_with = "names::name")]
+    pub collective: Static,
     /// The system that did it; `local` within a host.
-    pub ran: &'static str,
+    #[serde(deserialize_with = "names::name")]
+    pub ran: Static,
     /// Operations of all groups together, of all iterations.
     pub operations: u64,
     /// Bytes of their vectors together, each counted once for its group.
@@ -61,7 +64,7 @@ pub struct CommunicationRecord {
 }
 
 /// A part of the critical path.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CriticalRecord {
     /// What it is: `compute`, or a group and its collective.
     pub what: String,
@@ -299,7 +302,7 @@ struct Operation {
 }
 
 /// A single group.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupRecord {
     /// Which of its kind, in the order of their first ranks or of the workload's list; of a transfer: the sender.
     pub number: u32,

@@ -1,6 +1,7 @@
 //! What some ranks of a job with a workload did over time, for a picture.
 
 use fanin_sim::programs::{ProgramResult, Span};
+use serde::{Deserialize, Serialize};
 
 use super::record::{way_name, way_of};
 use crate::jobs::workload::lanes::PreparedProgram;
@@ -11,7 +12,7 @@ const RANKS_MAX: usize = 12;
 const PARTS: f64 = 1_500.0;
 
 /// Some ranks over time.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Timeline {
     /// What bars are of: computing first, then what is communicated.
     pub what: Vec<String>,
@@ -22,7 +23,7 @@ pub struct Timeline {
 }
 
 /// A rank over time.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RankTimeline {
     /// Its number.
     pub rank: u32,
@@ -31,7 +32,7 @@ pub struct RankTimeline {
 }
 
 /// A stretch of time.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bar {
     /// Index in [`Timeline::what`].
     pub what: usize,
