@@ -1,4 +1,4 @@
-"""The examples of README.md, docs/python.md and docs/operators.md run as they stand."""
+"""The examples of README.md, docs/python.md, docs/operators.md and docs/sweeps.md run as they stand."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def examples() -> list[tuple[str, str]]:
     """The Python examples of all pages that are not PyTorch's, with their places."""
     found = []
-    for page in ("README.md", "docs/python.md", "docs/operators.md"):
+    for page in ("README.md", "docs/python.md", "docs/operators.md", "docs/sweeps.md"):
         text = (ROOT / page).read_text()
-        for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for match in re.finditer(r"(?<!-->\n)^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             if "import torch" not in match.group(1):
                 line = text.count("\n", 0, match.start()) + 1
                 found.append((f"{page}:{line}", match.group(1)))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanin_core::{DropReason, CollectiveKind};
+use fanin_core::{CollectiveKind, DropReason};
 use fanin_systems::System;
 use serde::{Deserialize, Serialize};
 

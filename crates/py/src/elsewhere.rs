@@ -10,8 +10,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::given::refused;
-use crate::simulate::read;
+use crate::given::{self, refused};
 use crate::table::Table;
 
 /// Computes some of a bundle's runs, by their numbers; gives bytes for where the plan is.
@@ -45,6 +44,9 @@ impl Elsewhere for ByPython {
     }
 }
 
+/// Tables by name, and what is wrong with the runs that are in them.
+type Tables = (Vec<(&'static str, Table)>, Vec<String>);
+
 /// A plan whose runs are computed part by part.
 #[pyclass(frozen, module = "fanin._native")]
 pub struct Sweep {
@@ -69,9 +71,15 @@ pub struct Sweep {
 /// `PlanError`.
 #[pyfunction]
 #[pyo3(signature = (plan, *, is_text=false, sets=None, seed=None))]
-pub fn sweep(py: Python<'_>, plan: &Bound<'_, PyAny>, is_text: bool, sets: Option<&Bound<'_, PyDict>>, seed: Option<u64>) -> PyResult<Sweep> {
+pub fn sweep(
+    py: Python<'_>,
+    plan: &Bound<'_, PyAny>,
+    is_text: bool,
+    sets: Option<&Bound<'_, PyDict>>,
+    seed: Option<u64>,
+) -> PyResult<Sweep> {
     fanin_plan::files::keep();
-    let plan = Arc::new(read(py, plan, is_text, sets, seed)?);
+    let plan = Arc::new(given::plan(py, plan, is_text, sets, seed)?);
     let (bundle, identity) = py.detach(|| (elsewhere::bundle(&plan), elsewhere::identity(&plan)));
     let (bundle, runs, text) = (PyBytes::new(py, &bundle).unbind(), run::runs(&plan).len(), plan.text_with_sets());
     Ok(Sweep { its_plan: plan, bundle, identity, runs, plan: text })
@@ -81,7 +89,7 @@ pub fn sweep(py: Python<'_>, plan: &Bound<'_, PyAny>, is_text: bool, sets: Optio
 impl Sweep {
     /// All tables of a part that begins with this run, by name, and the runs of it that did not end as the plan expects, in words. Columns are
     /// those of every other part.
-    fn tables(&self, py: Python<'_>, first: usize, part: &[u8]) -> PyResult<(Vec<(&'static str, Table)>, Vec<String>)> {
+    fn tables(&self, py: Python<'_>, first: usize, part: &[u8]) -> PyResult<Tables> {
         let plan = &self.its_plan;
         let made = py.detach(|| {
             let finished = elsewhere::results(plan, first, part)?;

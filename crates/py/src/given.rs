@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
-use fanin_plan::PlanError;
 use fanin_plan::size::DEPTH_MAX;
 use fanin_plan::tree::{Kind, Tree};
+use fanin_plan::{Plan, PlanError, run};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::errors;
+
+/// What stands for the file in errors of plans that programs have made.
+const NAME: &str = "plan";
 
 /// What was given.
 pub enum Given {
@@ -45,6 +48,20 @@ pub fn changes(py: Python<'_>, name: &str, sets: Option<&Bound<'_, PyDict>>) -> 
         changes.push(format!("{key}={}", tree(py, name, &value, &key, 0)?));
     }
     Ok(changes)
+}
+
+/// Reads and checks a plan: a dictionary, a text or a file.
+///
+/// # Errors
+/// `PlanError`.
+pub fn plan(py: Python<'_>, plan: &Bound<'_, PyAny>, is_text: bool, sets: Option<&Bound<'_, PyDict>>, seed: Option<u64>) -> PyResult<Plan> {
+    let changes = changes(py, NAME, sets)?;
+    let read = match given(py, NAME, plan, is_text)? {
+        Given::Table(tree) => py.detach(|| Plan::from_tree(NAME, tree, &changes, seed)),
+        Given::Text(text) => py.detach(|| Plan::parse(NAME, &text, &changes, seed)),
+        Given::File(path) => py.detach(|| Plan::load(&path, &changes, seed)),
+    };
+    read.and_then(|plan| py.detach(|| run::check(&plan)).map(|()| plan)).map_err(|error| refused(py, &error))
 }
 
 /// The exception for a plan that is wrong.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fanin_pictures::plot;
 use fanin_plan::elsewhere::run_elsewhere;
-use fanin_plan::{PlanError, files};
 use fanin_plan::run::{self, RunError};
+use fanin_plan::{PlanError, files};
 use fanin_repro::catalog::Catalog;
 use fanin_repro::coverage::Entry;
 use fanin_repro::figure::Done;

@@ -6,21 +6,18 @@ use std::thread;
 use fanin_pictures::plot;
 use fanin_pictures::table::as_expected;
 use fanin_plan::columns::write_csv;
+use fanin_plan::elsewhere::run_elsewhere;
 use fanin_plan::results::{RunRecord, write_json};
 use fanin_plan::run::{self, Finished, RunError};
-use fanin_plan::elsewhere::run_elsewhere;
 use fanin_plan::{Plan, files, frames};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::elsewhere::ByPython;
-use crate::given::{Given, changes, given, refused};
+use crate::given::{self, refused};
 use crate::table::Table;
 use crate::watch::{Leaving, watched};
-
-/// What stands for the file in errors of plans that programs have made.
-const NAME: &str = "plan";
 
 /// Runs all points of a plan and gives what came out.
 ///
@@ -31,7 +28,6 @@ const NAME: &str = "plan";
 /// `PlanError`; what `progress` or a signal's handler raises, whereupon no further runs begin.
 #[pyfunction]
 #[pyo3(signature = (plan, *, is_text=false, sets=None, seed=None, threads=None, progress=None, elsewhere=None))]
-#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn simulate(
     py: Python<'_>,
     plan: &Bound<'_, PyAny>,
@@ -45,7 +41,7 @@ pub fn simulate(
     if elsewhere.is_some() {
         files::keep();
     }
-    let plan = read(py, plan, is_text, sets, seed)?;
+    let plan = given::plan(py, plan, is_text, sets, seed)?;
     let (plan, threads) = (Arc::new(plan), threads_or_all(threads));
     let (its_plan, total) = (plan.clone(), run::runs(&plan).len() as u64);
     let progress = progress.map(|progress| (progress, total));
@@ -58,20 +54,6 @@ pub fn simulate(
         Err(RunError::Plan(error)) => Err(refused(py, &error)),
         Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
     }
-}
-
-/// Reads and checks a plan: a dictionary, a text or a file.
-///
-/// # Errors
-/// `PlanError`.
-pub fn read(py: Python<'_>, plan: &Bound<'_, PyAny>, is_text: bool, sets: Option<&Bound<'_, PyDict>>, seed: Option<u64>) -> PyResult<Plan> {
-    let changes = changes(py, NAME, sets)?;
-    let plan = match given(py, NAME, plan, is_text)? {
-        Given::Table(tree) => py.detach(|| Plan::from_tree(NAME, tree, &changes, seed)),
-        Given::Text(text) => py.detach(|| Plan::parse(NAME, &text, &changes, seed)),
-        Given::File(path) => py.detach(|| Plan::load(&path, &changes, seed)),
-    };
-    plan.and_then(|plan| py.detach(|| run::check(&plan)).map(|()| plan)).map_err(|error| refused(py, &error))
 }
 
 /// So many threads, or one for each core.

@@ -2,9 +2,9 @@
 
 use std::thread;
 
+use fanin_plan::Plan;
 use fanin_plan::elsewhere::run_elsewhere;
 use fanin_plan::run::{self, Finished, RunError};
-use fanin_plan::Plan;
 use fanin_plan::traced::{Traced, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 

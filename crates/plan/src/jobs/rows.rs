@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
-use crate::reading::{PlanError, files};
 use crate::reading::tree::{Key, Kind, Origin, Tree};
+use crate::reading::{PlanError, files};
 use crate::schema::FILE_KEY;
 
 /// As many as a plan has jobs at most.

@@ -1,7 +1,7 @@
 //! Runs that are computed elsewhere: in other processes, on other machines.
 //!
-//! A [`Bundle`] is a plan with the files that it names, as bytes. Whoever has one can compute any of its runs ([`part`]), and gives back bytes
-//! that become [results](results) where the plan is. A run depends on plan, point and seed only, so it does not matter where that is.
+//! A [bundle](bundle()) is a plan with the files that it names, as bytes. Whoever has one can compute any of its runs ([`part`]), and gives back bytes
+//! that become [`results`] where the plan is. A run depends on plan, point and seed only, so it does not matter where that is.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

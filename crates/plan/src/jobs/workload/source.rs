@@ -176,7 +176,8 @@ fn read_source(refuse: &Refuse<'_>, entry: usize, tree: &Tree, path: &[Step]) ->
     if let Kind::Text(name) = &tree.kind {
         let text = files::read_text(refuse.file, name, BYTES_MAX);
         let text = text.map_err(|error| refuse.at(&shown, format!("a file that can be read: {error}")))?;
-        return source(&files::path(refuse.file, name).display().to_string(), &text).map_err(|error| wrong(format!("{shown} = {name:?}"), error));
+        return source(&files::path(refuse.file, name).display().to_string(), &text)
+            .map_err(|error| wrong(format!("{shown} = {name:?}"), error));
     }
     if tree.get("programs").is_some() {
         return source("workload", &tree.to_toml()).map_err(|error| wrong(shown.clone(), error));
