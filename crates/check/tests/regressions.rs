@@ -8,13 +8,19 @@ use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, Shape};
 use fanin_systems::{
     A2tpParameters, AtpParameters, CanaryParameters, FailureRule, MachinesParameters, NetReduceParameters, PanamaParameters, PsParameters,
-    RefusalRule, RinaParameters, RingOrder, RingParameters, SharpMode, SharpParameters, SwitchMlParameters, System,
+    RefusalRule, RinaParameters, RingOrder, RingParameters, SharpMode, SharpParameters, StreamsBy, SwitchMlParameters, System,
 };
 
 const TREE: System = System::tree(2);
 const RING: System = System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE });
-const SHARP: SharpParameters =
-    SharpParameters { mode: SharpMode::LowLatency, quota: 4, outstanding: 16, refused: RefusalRule::Host, retry_ps: 1_000_000 };
+const SHARP: SharpParameters = SharpParameters {
+    mode: SharpMode::LowLatency,
+    streams_by: StreamsBy::Switch,
+    quota: 4,
+    outstanding: 16,
+    refused: RefusalRule::Host,
+    retry_ps: 1_000_000,
+};
 const BARRIER: System = System::Ring(RingParameters { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE });
 
 fn clean(recipe: &Recipe) -> fanin_sim::RunResult {

@@ -9,10 +9,10 @@ use fanin_protocols::sharp::Planted;
 use fanin_protocols::tree;
 use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::{RunResult, Shape};
-use fanin_systems::{AnyNode, JobSpec, RefusalRule, SharpMode, SharpParameters, System};
+use fanin_systems::{AnyNode, JobSpec, RefusalRule, SharpMode, SharpParameters, StreamsBy, System};
 
 fn low_latency(quota: u32, outstanding: u32, refused: RefusalRule) -> SharpParameters {
-    SharpParameters { mode: SharpMode::LowLatency, quota, outstanding, refused, retry_ps: 1_000_000 }
+    SharpParameters { quota, outstanding, refused, retry_ps: 1_000_000, ..SharpParameters::default() }
 }
 
 fn streaming(refused: RefusalRule) -> SharpParameters {
@@ -114,6 +114,34 @@ fn streaming_jobs_take_turns() {
     let total = result.end.as_ps() as f64 / 1e6;
     assert!(total > 11.9 * alone, "{total} us for 12 operations of {alone} us");
     assert!(total < 16.0 * alone, "{total} us for 12 operations of {alone} us");
+}
+
+/// Quantum-2 has one streaming tree a port: jobs whose trees have no port in common stream at once. Those that have one in common take turns.
+#[test]
+fn jobs_that_share_a_switch_and_no_port_stream_side_by_side() {
+    let by_port = SharpParameters { streams_by: StreamsBy::Port, ..streaming(RefusalRule::Wait) };
+    let end = |parameters: SharpParameters, spines: u32, seeds: Option<[u64; 2]>| {
+        let mut recipe = jobs(&[parameters; 2], 1 << 20, 4);
+        if let Shape::FatTree2 { spines: all, .. } = &mut recipe.network.shape {
+            *all = spines;
+        }
+        if let Some(seeds) = seeds {
+            recipe.jobs.iter_mut().zip(seeds).for_each(|(job, seed)| job.seed = seed);
+        }
+        let result = exact(&recipe);
+        assert!(result.jobs.iter().all(|job| job.is_complete()));
+        result.end.as_ps() as f64 / 1e6
+    };
+    // One spine: leaves have one port to it, which both trees have.
+    let (switch, port) = (end(streaming(RefusalRule::Wait), 1, None), end(by_port, 1, None));
+    println!("one spine: by switch {switch:.0} us, by port {port:.0} us");
+    assert!((port / switch - 1.0).abs() < 0.05, "{port} and {switch}");
+    // Two spines, and roots of their own: leaves are shared, and no port is.
+    let apart =
+        (0..64).map(|seed| [seed, seed + 1]).map(|seeds| (end(by_port, 2, Some(seeds)), end(streaming(RefusalRule::Wait), 2, Some(seeds))));
+    let (port, switch) = apart.take(8).min_by(|one, other| one.0.total_cmp(&other.0)).expect("some were run");
+    println!("two spines: by switch {switch:.0} us, by port {port:.0} us");
+    assert!(port < 0.6 * switch, "{port} and {switch}");
 }
 
 /// Jobs of both modes, and of trees, in one network: quotas and the lock have nothing to do with each other.
@@ -218,6 +246,10 @@ fn two_jobs_that_want_the_same_switches() {
             let model = two_jobs(parameters, own_roots, &[1], limits);
             assert_safe(&format!("{name}, own roots {own_roots}"), model, 1_000);
         }
+    }
+    let by_port = SharpParameters { streams_by: StreamsBy::Port, ..streaming(RefusalRule::Wait) };
+    for own_roots in [false, true] {
+        assert_safe(&format!("lock of ports, own roots {own_roots}"), two_jobs(by_port, own_roots, &[1], limits), 1_000);
     }
     for parameters in [low_latency(1, 1, RefusalRule::Host), streaming(RefusalRule::Host)] {
         let model = two_jobs(parameters, true, &[1], limits);

@@ -15,7 +15,7 @@ use fanin_protocols::ps::{PsPeer, PsServer, PsServerConfig, PsWindowConfig, PsWo
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_protocols::sharp::{Mode, SharpJob, SharpSwitch, SharpWorker, SharpWorkerConfig};
+use fanin_protocols::sharp::{Mode, SharpJob, SharpSwitch, SharpWorker, SharpWorkerConfig, Streams};
 use fanin_protocols::switchml::{
     SwitchMlChild, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
 };
@@ -170,7 +170,7 @@ fn sharp_switch(streaming: bool, reliable: bool, root: bool) -> SharpSwitch<Byte
     let mut tree = switch_of_trees(reliable);
     let role = if root { 0 } else { 1 };
     tree.trees = vec![tree.trees[role].clone()];
-    let mut switch = SharpSwitch::new(6);
+    let mut switch = SharpSwitch::new(6, Streams::Switch);
     switch.admit(SharpJob { tree, mode: sharp_mode(streaming) });
     switch
 }

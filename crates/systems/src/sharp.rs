@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fanin_core::{Address, Duration, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, SharedNode};
 use fanin_protocols::ring::RingWorker;
-use fanin_protocols::sharp::{Mode, SharpJob, SharpWorkerConfig};
+use fanin_protocols::sharp::{Mode, SharpJob, SharpWorkerConfig, Streams};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,26 @@ pub enum SharpMode {
     Streaming,
 }
 
+/// What a job that streams has for itself at a switch (SHARP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamsBy {
+    /// The switch: Quantum.
+    #[default]
+    Switch,
+    /// The ports of its tree: Quantum-2.
+    Port,
+}
+
+impl StreamsBy {
+    fn rule(self) -> Streams {
+        match self {
+            StreamsBy::Switch => Streams::Switch,
+            StreamsBy::Port => Streams::Port,
+        }
+    }
+}
+
 /// What a job does that switches have refused (SHARP).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,8 +70,11 @@ pub enum RefusalRule {
 #[serde(default)]
 pub struct SharpParameters {
     /// The job holds a quota of concurrent operations for its lifetime, each of at most 2048 bytes; `"streaming"`: the job uses its whole window,
-    /// one job at a time per switch.
+    /// one job at a time per switch or port.
     pub mode: SharpMode,
+    /// A job that streams has the switches of its tree for itself; `"port"`: only the ports of its tree, so that jobs whose trees have no port in
+    /// common stream side by side. The same for all jobs of a switch.
+    pub streams_by: StreamsBy,
     /// In low-latency mode, instead of `window`; a power of two.
     pub quota: u32,
     /// Concurrent operations of a switch, for all jobs of that mode together; the same for all jobs of a switch. SHARP's description gives no
@@ -65,7 +88,14 @@ pub struct SharpParameters {
 
 impl Default for SharpParameters {
     fn default() -> Self {
-        SharpParameters { mode: SharpMode::LowLatency, quota: 16, outstanding: 128, refused: RefusalRule::Host, retry_ps: 10_000_000 }
+        SharpParameters {
+            mode: SharpMode::LowLatency,
+            streams_by: StreamsBy::Switch,
+            quota: 16,
+            outstanding: 128,
+            refused: RefusalRule::Host,
+            retry_ps: 10_000_000,
+        }
     }
 }
 
@@ -108,7 +138,8 @@ impl Facts for SharpParameters {
         let quota = self.mode == SharpMode::LowLatency;
         let waits = "with mode = \"low-latency\" and refused = \"wait\": quota takes its place";
         // `outstanding` is the switches', which jobs of both modes share.
-        vec![("quota", quota, "with mode = \"streaming\""), ("window", !quota || self.refused == RefusalRule::Host, waits)]
+        let streams = ("streams_by", !quota, "with mode = \"low-latency\"");
+        vec![streams, ("quota", quota, "with mode = \"streaming\""), ("window", !quota || self.refused == RefusalRule::Host, waits)]
     }
 
     fn load(&self, job: &JobSize) -> Load {
@@ -147,8 +178,8 @@ impl Nodes for SharpParameters {
 
     fn contradiction<P: Payload + ?Sized>(node: &AnyNode<P>) -> Option<String> {
         let AnyNode::SharpSwitch(switch) = node else { return None };
-        let (given, streaming) = (switch.operations_given(), switch.streaming_jobs());
-        let is_wrong = given > u64::from(switch.operations()) || streaming > 1;
+        let (given, (streaming, clash)) = (switch.operations_given(), switch.streaming_jobs());
+        let is_wrong = given > u64::from(switch.operations()) || clash;
         is_wrong.then(|| format!("a switch has given {given} operations, and streams for {streaming} jobs"))
     }
 
@@ -170,7 +201,7 @@ fn parameters(system: &System) -> Option<&SharpParameters> {
 }
 
 fn check<Op>(spec: &JobSpec<'_, Op>, parameters: &SharpParameters) -> Result<Mode, BuildError> {
-    let SharpParameters { mode, quota, outstanding, refused: _, retry_ps } = *parameters;
+    let SharpParameters { mode, streams_by: _, quota, outstanding, refused: _, retry_ps } = *parameters;
     if retry_ps == 0 {
         return Err(BuildError::new("retry", 0, "more than 0"));
     }
@@ -238,17 +269,18 @@ fn at_switches<Op: Clone>(
 /// The job's place in `specs` and what is wrong with it: all must agree about how many operations a switch has under way.
 fn shared<P: Payload + ?Sized>(specs: &[JobSpec<'_, P::Op>], map: &NetworkMap) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
     let mut switches: BTreeMap<NodeId, Vec<SharpJob<P::Op>>> = BTreeMap::new();
-    let mut outstanding = None;
+    let mut shares = None;
     for (index, spec) in specs.iter().enumerate() {
         let Some(parameters) = parameters(&spec.system) else { continue };
-        let known = *outstanding.get_or_insert(parameters.outstanding);
+        let known = *shares.get_or_insert((parameters.outstanding, parameters.streams_by));
         agrees(parameters, known, "in the jobs before it").map_err(|error| (index, error))?;
         for (switch, job) in at_switches(spec, map, parameters).map_err(|error| (index, error))? {
             switches.entry(switch).or_default().push(job);
         }
     }
     let node = |(switch, jobs): (NodeId, Vec<SharpJob<P::Op>>)| {
-        let mut node = SharpSwitch::new(outstanding.unwrap_or(0));
+        let (outstanding, streams_by) = shares.unwrap_or_default();
+        let mut node = SharpSwitch::new(outstanding, streams_by.rule());
         let numbers = jobs.iter().map(SharpJob::job).collect();
         jobs.into_iter().for_each(|job| node.admit(job));
         SharedNode { placed: Placed { at: Address::switch(switch), node: AnyNode::SharpSwitch(node) }, jobs: numbers }
@@ -256,9 +288,18 @@ fn shared<P: Payload + ?Sized>(specs: &[JobSpec<'_, P::Op>], map: &NetworkMap) -
     Ok(switches.into_iter().map(node).collect())
 }
 
-fn agrees(parameters: &SharpParameters, known: u32, as_in: &str) -> Result<(), BuildError> {
-    let expected = || format!("{known}, as {as_in}: they share the operations of their switches");
-    if parameters.outstanding == known { Ok(()) } else { Err(BuildError::new("outstanding", parameters.outstanding, expected())) }
+/// Whether a job has its switches as other jobs have them: operations, and what a job that streams has for itself.
+fn agrees(parameters: &SharpParameters, (outstanding, streams_by): (u32, StreamsBy), as_in: &str) -> Result<(), BuildError> {
+    if parameters.outstanding != outstanding {
+        let expected = format!("{outstanding}, as {as_in}: they share the operations of their switches");
+        return Err(BuildError::new("outstanding", parameters.outstanding, expected));
+    }
+    if parameters.streams_by != streams_by {
+        let name = |rule: StreamsBy| if rule == StreamsBy::Port { "port" } else { "switch" };
+        let expected = format!("{:?}, as {as_in}: they share their switches", name(streams_by));
+        return Err(BuildError::new("streams_by", name(parameters.streams_by), expected));
+    }
+    Ok(())
 }
 
 /// As [`AnyNode::admit`], at a switch of SHARP.
@@ -270,7 +311,8 @@ fn admit<P: Payload + ?Sized>(
 ) -> Result<bool, BuildError> {
     let Some(parameters) = parameters(&spec.system) else { return Ok(false) };
     let Some((_, job)) = at_switches(spec, map, parameters)?.into_iter().find(|(at, _)| *at == switch) else { return Ok(false) };
-    agrees(parameters, node.operations(), "in the jobs that run")?;
+    let streams_by = if node.streams() == Streams::Port { StreamsBy::Port } else { StreamsBy::Switch };
+    agrees(parameters, (node.operations(), streams_by), "in the jobs that run")?;
     node.admit(job);
     Ok(true)
 }
@@ -279,6 +321,7 @@ fn admit<P: Payload + ?Sized>(
 /// the rule.
 fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
     let outstanding = draw.scaled(1, 64) as u32;
+    let streams_by = *draw.pick(&[StreamsBy::Switch, StreamsBy::Port]);
     for job in jobs {
         let is_tree = matches!(job.system, System::Tree(_));
         if !is_tree || !(only == Some("sharp") || only.is_none() && draw.percent(30)) {
@@ -286,6 +329,7 @@ fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Opt
         }
         job.system = System::Sharp(SharpParameters {
             mode: *draw.pick(&[SharpMode::LowLatency, SharpMode::LowLatency, SharpMode::Streaming]),
+            streams_by,
             quota: 1 << draw.between(0, u64::from(outstanding.ilog2())),
             outstanding,
             refused: *draw.pick(&[RefusalRule::Host, RefusalRule::Wait]),
@@ -347,6 +391,11 @@ mod tests {
         let specs = [spec(0, &HOSTS[..2], SharpParameters::default()), spec(1, &HOSTS[2..], fewer)];
         let (index, differs) = shared::<Length>(&specs, &map).map(drop).unwrap_err();
         let expected = "outstanding = 64: expected 128, as in the jobs before it: they share the operations of their switches";
+        assert_eq!((index, differs.to_string()), (1, expected.to_string()));
+        let by_port = SharpParameters { streams_by: StreamsBy::Port, ..SharpParameters::default() };
+        let specs = [spec(0, &HOSTS[..2], SharpParameters::default()), spec(1, &HOSTS[2..], by_port)];
+        let (index, differs) = shared::<Length>(&specs, &map).map(drop).unwrap_err();
+        let expected = "streams_by = port: expected \"switch\", as in the jobs before it: they share their switches";
         assert_eq!((index, differs.to_string()), (1, expected.to_string()));
     }
 

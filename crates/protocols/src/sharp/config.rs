@@ -12,8 +12,18 @@ pub enum Mode {
         /// The job's quota; a power of two, and the window of its tree.
         quota: u32,
     },
-    /// As much as the window allows; one job at a time at each switch, and for one operation.
+    /// As much as the window allows; one job at a time has what it streams through ([`Streams`]), and for one operation.
     Streaming,
+}
+
+/// What a job that streams has for itself at a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Streams {
+    /// All of it: one streaming tree a switch, as in the first Quantum (baselines 6).
+    #[default]
+    Switch,
+    /// The ports of its tree: one streaming tree a port, as in Quantum-2. Jobs whose trees have no port in common stream side by side.
+    Port,
 }
 
 /// What a worker is told.

@@ -5,7 +5,7 @@
 //! | `baselines 6`, a manager builds trees | one tree a job, laid out when its nodes are made; [`SharpJob`] is a switch's place in it |
 //! | `baselines 6`, a job gets a quota of operations under way (OST) | [`Mode::LowLatency`]: the window of its tree ([`trees`](crate::shared::trees)) |
 //! | `baselines 6`, larger requests are pipelined | [`SharpWorker`]: a sum lets one more operation of the vector go |
-//! | `baselines 6`, streaming: one operation under way per switch, exclusive lock | [`Mode::Streaming`], taken and given back with each operation |
+//! | `baselines 6`, streaming: one operation under way per switch, exclusive lock | [`Mode::Streaming`], taken and given back with each operation; [`Streams`]: of the switch, or of the ports of the tree |
 //! | `baselines 6`, reliable links | nothing is sent again without loss recovery; with it, as static trees do |
 //! | `baselines 6`, no dynamic reconfiguration | trees, quotas and the switches' operations do not change while a job lives |
 //!
@@ -39,7 +39,7 @@ mod questions;
 mod switch;
 mod worker;
 
-pub use config::{Mode, SharpJob, SharpWorkerConfig};
+pub use config::{Mode, SharpJob, SharpWorkerConfig, Streams};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::SharpSwitch;

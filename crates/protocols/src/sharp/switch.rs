@@ -4,7 +4,7 @@ use fanin_core::{Body, DropReason, Egress, Event, Ingress, Instant, JobId, Node,
 use fanin_wire::sharp::{SharpHeader, Want};
 use fanin_wire::tree::TreeHeader;
 
-use super::config::{Mode, SharpJob};
+use super::config::{Mode, SharpJob, Streams};
 use super::planted::Planted;
 use super::questions::{Known, Questions, Standing};
 use crate::shared::inner::Wrapped;
@@ -59,22 +59,35 @@ impl<P: Payload + ?Sized> Member<P> {
     fn streams(&self) -> bool {
         self.holds && self.mode == Mode::Streaming
     }
+
+    /// Whether its tree has a port.
+    fn has_port(&self, port: PortId) -> bool {
+        self.ports.contains(port) || self.role.parent.is_some_and(|parent| parent.port == port)
+    }
+
+    /// Whether its tree has a port that another one has.
+    fn meets(&self, other: &Self) -> bool {
+        let parent = self.role.parent.map(|parent| parent.port);
+        self.role.children.iter().map(|child| child.port).chain(parent).any(|port| other.has_port(port))
+    }
 }
 
 /// A switch of SHARP.
 pub struct SharpSwitch<P: Payload + ?Sized> {
     /// How many operations may be under way, of all jobs together.
     operations: u32,
+    /// What a job that streams has for itself.
+    streams: Streams,
     jobs: JobTable<Member<P>>,
     planted: Planted,
 }
 
-node_state!(SharpSwitch { operations, jobs, planted });
+node_state!(SharpSwitch { operations, streams, jobs, planted });
 
 impl<P: Payload + ?Sized> SharpSwitch<P> {
-    /// A switch that has so many operations under way at most.
-    pub fn new(operations: u32) -> Self {
-        SharpSwitch { operations, jobs: JobTable::default(), planted: Planted::NONE }
+    /// A switch that has so many operations under way at most, and jobs that stream with so much for themselves.
+    pub fn new(operations: u32, streams: Streams) -> Self {
+        SharpSwitch { operations, streams, jobs: JobTable::default(), planted: Planted::NONE }
     }
 
     /// A job comes, at any time, with nothing yet. One of the same number is replaced.
@@ -95,9 +108,21 @@ impl<P: Payload + ?Sized> SharpSwitch<P> {
         self.jobs.iter().map(|(_, member)| member.operations()).sum()
     }
 
-    /// How many jobs have the streaming tree: one at most.
-    pub fn streaming_jobs(&self) -> usize {
-        self.jobs.iter().filter(|(_, member)| member.streams()).count()
+    /// What a job that streams has for itself.
+    pub fn streams(&self) -> Streams {
+        self.streams
+    }
+
+    /// How many jobs stream, and whether two of them have what only one may have.
+    pub fn streaming_jobs(&self) -> (usize, bool) {
+        let streaming: Vec<&Member<P>> = self.jobs.iter().map(|(_, member)| member).filter(|member| member.streams()).collect();
+        let clash = |(place, member): (usize, &&Member<P>)| streaming[..place].iter().any(|other| self.excludes(member, other));
+        (streaming.len(), streaming.iter().enumerate().any(clash))
+    }
+
+    /// Whether one of two jobs that stream keeps the other from it.
+    fn excludes(&self, one: &Member<P>, other: &Member<P>) -> bool {
+        self.streams == Streams::Switch || one.meets(other)
     }
 
     /// Whether a job has its part here.
@@ -126,7 +151,10 @@ impl<P: Payload + ?Sized> SharpSwitch<P> {
     fn take(&mut self, place: usize) -> bool {
         let has_one = match self.jobs.at(place).mode {
             Mode::LowLatency { quota } => self.operations_given() + u64::from(quota) <= u64::from(self.operations),
-            Mode::Streaming => self.streaming_jobs() == 0,
+            Mode::Streaming => {
+                let member = self.jobs.at(place);
+                !self.jobs.iter().any(|(_, other)| other.streams() && self.excludes(member, other))
+            }
         };
         let gives = has_one || self.planted.gives_twice();
         self.jobs.at_mut(place).holds |= gives;
