@@ -169,6 +169,8 @@ class SystemKeys(TypedDict, total=False):
     step_overhead: Time
     # flare
     storage: Literal["fitting", "two-level", "array", "table"]
+    # sharp
+    streams_by: Literal["switch", "port"]
     # tree, flare
     sum_order: Literal["arrival", "fixed"]
     # a2tp

@@ -76,10 +76,16 @@ class Processor(_Processor, total=False):
     map: Literal["hash", "modulo", "skewed"]
 
 
+#: Switches whose limits, links and ways are known.
+HardwareName: TypeAlias = Literal[
+    "unlimited", "tofino1", "tofino2", "xdp", "quantum", "quantum-2", "quantum-x800", "nvl72", "tomahawk-ultra", "spectrum-x"
+]
+
+
 class Hardware(TypedDict, total=False):
     """Limits of switches that aggregate, as a prototype has them: what is not given is that of the preset, or no limit."""
 
-    preset: Literal["unlimited", "tofino1", "xdp"]
+    preset: HardwareName
     elements: int
     recirculation: Rate
     pass_time: Time
@@ -91,7 +97,7 @@ class Hardware(TypedDict, total=False):
 
 
 class _Network(TypedDict):
-    shape: Literal["star", "fat-tree", "fat-tree-3", "dragonfly", "machines", "file"]
+    shape: Literal["star", "fat-tree", "fat-tree-3", "dragonfly", "machines", "rail-optimised", "file"]
 
 
 class Network(_Network, total=False):
@@ -112,6 +118,9 @@ class Network(_Network, total=False):
     file: str
     machines: int
     per_machine: int
+    machines_per_leaf: int
+    cards: Literal["hosts", "machines"]
+    planes: int
     intra_rate: Rate
     intra_latency: Time
     fabric_rate: Rate
@@ -121,7 +130,7 @@ class Network(_Network, total=False):
     queue: Bytes
     lossless: Lossless
     processor: Processor
-    hardware: Literal["unlimited", "tofino1", "xdp"] | Hardware
+    hardware: HardwareName | Hardware
     ecn: Bytes
     nic_queue: Bytes
     frame_overhead: Bytes

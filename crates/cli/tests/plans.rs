@@ -120,7 +120,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "shape = \"star\"",
         "shape = \"ring\"",
         "plan.toml:2: network.shape = \"ring\": expected \"star\" or \"fat-tree\" or \"fat-tree-3\" or \"dragonfly\" or \
-     \"machines\" or \"file\"",
+     \"machines\" or \"rail-optimised\" or \"file\"",
     ),
     (
         "load = 0.5",

@@ -13,6 +13,9 @@ const NETWORKS: &[(&str, &str)] = &[
     ("fat tree of three levels", "shape = \"fat-tree-3\"\nports = 4"),
     ("dragonfly", "shape = \"dragonfly\"\ngroups = 3\nrouters = 2\nglobal_links = 1\nhosts_per_router = 2"),
     ("machines", "shape = \"machines\"\nmachines = 3\nper_machine = 4"),
+    ("rails", "shape = \"rail-optimised\"\nmachines = 4\nper_machine = 3\nmachines_per_leaf = 2\nspines = 2"),
+    ("rails, of machines' cards", "shape = \"rail-optimised\"\nmachines = 3\nper_machine = 4\ncards = \"machines\""),
+    ("planes", "shape = \"fat-tree\"\nleaves = 3\nhosts_per_leaf = 4\nspines = 2\nplanes = 2"),
     (
         "lossless",
         "shape = \"fat-tree\"\nleaves = 3\nhosts_per_leaf = 4\nspines = 2\nlossless = { model = \"input-queued\", input = \"8KiB\" }",

@@ -6,7 +6,10 @@
 //! | | 65,536 multicast groups, two of them a pass | `MulticastGroupId_t` has 16 bits, and a packet has `mcast_grp_a` and `mcast_grp_b` (Open Tofino, Tofino Native Architecture) |
 //! | | 1.2 billion entries a second for clock packets | what a pipeline processes in all (Canary 4): the most that clock packets can be |
 //! | | 4 MiB of vectors | 32 Ki descriptors of 128 bytes (Canary 5.1) |
+//! | `tofino2` | 64 elements a pass; groups as those of `tofino1` | counted: 20 stages of 4 stateful units hold 64 words and the 7 other registers of Canary's program |
 //! | `xdp` | a core, 400 ns a contribution and 9 Gb/s of vectors; 352 elements a frame | measured: docs/xdp.md |
+//!
+//! What presets of other switches say is in [`presets`](super::presets).
 //!
 //! How many ports of a Tofino lead back is up to who cables it, so there is no default: without `recirculation`, packets that need several passes are
 //! refused. How long a pass takes is not public: 0 unless it is given.
@@ -73,6 +76,19 @@ fn with_defaults(given: HardwareKeys) -> HardwareKeys {
             memory: Some(Bytes(4 << 20)),
             ..HardwareKeys::default()
         },
+        // 20 stages of 4 stateful units: 64 words and the 7 other registers of Canary (`fanin model pipeline`) take 71 of 80.
+        Some(HardwareName::Tofino2) => {
+            HardwareKeys { elements: count(64), groups: count(1 << 16), groups_per_pass: count(2), ..HardwareKeys::default() }
+        }
+        // What their switches sum with is not public.
+        Some(
+            HardwareName::Quantum
+            | HardwareName::Quantum2
+            | HardwareName::QuantumX800
+            | HardwareName::Nvl72
+            | HardwareName::TomahawkUltra
+            | HardwareName::SpectrumX,
+        ) => HardwareKeys::default(),
         Some(HardwareName::Xdp) => HardwareKeys { elements: count(352), ..HardwareKeys::default() },
     };
     HardwareKeys {

@@ -5,27 +5,37 @@
 //! | [`mod@file`] | networks cable by cable, in files |
 //! | `graphml` | the same as other programs write them |
 //! | [`hardware`] | what switches can do, as those of prototypes |
+//! | [`presets`] | what hardware of today says of other keys |
 //! | [`processor`] | what switches compute with |
+//! | [`rails`] | networks of several rails and planes |
 //! | [`rates`] | how fast the links of hosts are |
 
 pub mod file;
 mod graphml;
 pub mod hardware;
+pub mod presets;
 pub mod processor;
+pub mod rails;
 pub mod rates;
 
 use fanin_core::NodeId;
 use fanin_sim::lossless::{CHANNELS_MAX, LosslessConfig, SwitchModel};
 use fanin_sim::routing::{Balancer, Conga};
 use fanin_sim::scenario::{LinkSpeed, NetworkConfig};
-use fanin_sim::shape::Shape;
+use fanin_sim::shape::{Shape, Size};
 use fanin_sim::topology::Topology;
 
 use crate::reading::size::RUN_BYTES_MAX;
 use crate::reading::units::{Count, Rate, Time, bytes_about};
 use crate::reading::{PlanError, Refuse};
-use crate::schema::{Aggregating, AsWired, Lossless, Network, QUEUE_BYTES_DEFAULT, Routing, ShapeName, SwitchModelName};
+use crate::schema::{Aggregating, AsWired, Cards, Lossless, Network, QUEUE_BYTES_DEFAULT, Routing, ShapeName, SwitchModelName};
 use file::{Capability, LinkDefaults, NetworkFile};
+use rails::Rails;
+
+/// What a network has at most.
+const HOSTS_MAX: u64 = 1 << 17;
+const CABLES_MAX: u64 = 1 << 22;
+const SWITCHES_MAX: u64 = 1 << 13;
 
 /// About what an entry of a table of ways and a cable take.
 const WAY_BYTES: u64 = 8;
@@ -139,15 +149,15 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Keys that only some shapes have: whether each is given, and which shapes have it.
-    fn keys_of_shapes(&self) -> [(&'static str, bool, &'static [ShapeName]); 19] {
-        use ShapeName::{Dragonfly, FatTree, FatTree3, File, Machines, Star};
+    fn keys_of_shapes(&self) -> [(&'static str, bool, &'static [ShapeName]); 22] {
+        use ShapeName::{Dragonfly, FatTree, FatTree3, File, Machines, RailOptimised, Star};
         let config = self.config;
         [
             ("hosts", config.hosts.is_some(), &[Star]),
             ("leaves", config.leaves.is_some(), &[FatTree]),
             ("hosts_per_leaf", config.hosts_per_leaf.is_some(), &[FatTree]),
-            ("spines", config.spines.is_some(), &[FatTree]),
-            ("parallel_links", config.parallel_links.is_some(), &[FatTree]),
+            ("spines", config.spines.is_some(), &[FatTree, RailOptimised]),
+            ("parallel_links", config.parallel_links.is_some(), &[FatTree, RailOptimised]),
             ("ports", config.ports.is_some(), &[FatTree3]),
             ("groups", config.groups.is_some(), &[Dragonfly]),
             ("routers", config.routers.is_some(), &[Dragonfly]),
@@ -155,12 +165,15 @@ impl Reader<'_> {
             ("hosts_per_router", config.hosts_per_router.is_some(), &[Dragonfly]),
             ("global_rate", config.global_rate.is_some(), &[Dragonfly]),
             ("global_latency", config.global_latency.is_some(), &[Dragonfly]),
-            ("fabric_rate", config.fabric_rate.is_some(), &[FatTree, FatTree3, Dragonfly]),
-            ("fabric_latency", config.fabric_latency.is_some(), &[FatTree, FatTree3, Dragonfly]),
-            ("machines", config.machines.is_some(), &[Machines]),
-            ("per_machine", config.per_machine.is_some(), &[Machines]),
-            ("intra_rate", config.intra_rate.is_some(), &[Machines]),
-            ("intra_latency", config.intra_latency.is_some(), &[Machines]),
+            ("fabric_rate", config.fabric_rate.is_some(), &[FatTree, FatTree3, Dragonfly, RailOptimised]),
+            ("fabric_latency", config.fabric_latency.is_some(), &[FatTree, FatTree3, Dragonfly, RailOptimised]),
+            ("machines", config.machines.is_some(), &[Machines, RailOptimised]),
+            ("per_machine", config.per_machine.is_some(), &[Machines, RailOptimised]),
+            ("intra_rate", config.intra_rate.is_some(), &[Machines, RailOptimised]),
+            ("intra_latency", config.intra_latency.is_some(), &[Machines, RailOptimised]),
+            ("machines_per_leaf", config.machines_per_leaf.is_some(), &[RailOptimised]),
+            ("cards", config.cards.is_some(), &[RailOptimised]),
+            ("planes", config.planes.is_some(), &[FatTree, RailOptimised]),
             ("file", config.file.is_some(), &[File]),
         ]
     }
@@ -187,6 +200,10 @@ impl Reader<'_> {
         let fabric_link = other(config.fabric_rate, config.fabric_latency, link);
         let shape = match config.shape {
             ShapeName::Star | ShapeName::File => Shape::Star { hosts: self.needed("hosts", config.hosts)?, link },
+            ShapeName::FatTree if self.planes()? > 1 => return self.leaves_in_planes(link, fabric_link),
+            ShapeName::RailOptimised => {
+                return self.rails(other(config.intra_rate, config.intra_latency, link), link, fabric_link);
+            }
             ShapeName::FatTree => Shape::FatTree2 {
                 leaves: self.needed("leaves", config.leaves)?,
                 hosts_per_leaf: self.needed("hosts_per_leaf", config.hosts_per_leaf)?,
@@ -218,6 +235,51 @@ impl Reader<'_> {
         Ok(shape)
     }
 
+    fn planes(&self) -> Result<u32, PlanError> {
+        const PLANES_MAX: u32 = 8;
+        let planes = self.config.planes.map_or(1, |count| count.0);
+        let expected = || self.refuse.at("network.planes", format!("1 to {PLANES_MAX}"));
+        if (1..=PLANES_MAX).contains(&planes) { Ok(planes) } else { Err(expected()) }
+    }
+
+    /// Leaves and spines in several planes.
+    fn leaves_in_planes(&self, card: LinkSpeed, fabric: LinkSpeed) -> Result<Shape, PlanError> {
+        let config = self.config;
+        let leaves = (self.needed("leaves", config.leaves)?, self.needed("hosts_per_leaf", config.hosts_per_leaf)?);
+        let spines = (self.needed("spines", config.spines)?, config.parallel_links.map_or(1, |count| count.0));
+        let planes = self.planes()?;
+        let hosts = u64::from(leaves.0) * u64::from(leaves.1);
+        let cables = (u64::from(leaves.0) * u64::from(spines.0)).saturating_mul(u64::from(spines.1)).saturating_add(hosts);
+        let switches = (u64::from(leaves.0) + u64::from(spines.0)) * u64::from(planes);
+        self.check_numbers((hosts, switches, cables.saturating_mul(planes.into())), ("hosts_per_leaf", "leaves", "leaves"))?;
+        Ok(rails::planes(leaves, spines, planes, card, fabric))
+    }
+
+    /// A leaf for each place in a machine.
+    fn rails(&self, inside: LinkSpeed, card: LinkSpeed, fabric: LinkSpeed) -> Result<Shape, PlanError> {
+        let config = self.config;
+        let machines = self.needed("machines", config.machines)?;
+        let rails = Rails {
+            machines,
+            per_machine: self.needed("per_machine", config.per_machine)?,
+            machines_per_leaf: config.machines_per_leaf.map_or(machines, |count| count.0),
+            spines: config.spines.map_or(0, |count| count.0),
+            parallel_links: config.parallel_links.map_or(1, |count| count.0),
+            planes: self.planes()?,
+            by_machine: config.cards == Some(Cards::Machines),
+            inside,
+            card,
+            fabric,
+        };
+        let Rails { per_machine, machines_per_leaf, .. } = rails;
+        self.check_numbers(rails.size(), ("per_machine", "machines", "machines"))?;
+        let joined = machines <= machines_per_leaf && (rails.by_machine || per_machine == 1);
+        if rails.spines == 0 && !joined {
+            return Err(self.refuse.at("network.spines", "1 or more: hosts of different leaves have no other way to each other"));
+        }
+        Ok(rails.shape())
+    }
+
     /// A path is taken from the plan's folder on.
     fn wired(&self) -> Result<Shape, PlanError> {
         let shape = Shape::Wired(self.file()?.wiring.into());
@@ -244,9 +306,6 @@ impl Reader<'_> {
 
     /// A network that would not fit any machine is refused before it is laid out.
     fn check_size(&self, shape: &Shape) -> Result<(), PlanError> {
-        const HOSTS_MAX: u64 = 1 << 17;
-        const CABLES_MAX: u64 = 1 << 22;
-        const SWITCHES_MAX: u64 = 1 << 13;
         if let Shape::FatTree3 { ports, .. } = shape {
             // Of so many that sizes have no numbers.
             let hosts = u128::from(*ports).pow(3) / 4;
@@ -255,7 +314,7 @@ impl Reader<'_> {
             }
         }
         let size = shape.size();
-        let (hosts, switches, cables) = match shape {
+        let keys = match shape {
             Shape::Star { .. } => return Ok(()),
             Shape::FatTree2 { .. } if self.config.shape == ShapeName::Machines => ("per_machine", "machines", "machines"),
             Shape::FatTree2 { leaves, spines, .. } => ("leaves", if leaves > spines { "leaves" } else { "spines" }, "spines"),
@@ -263,6 +322,12 @@ impl Reader<'_> {
             Shape::Dragonfly { .. } => ("hosts_per_router", "groups", "routers"),
             Shape::Wired(_) => ("file", "file", "file"),
         };
+        self.check_numbers((size.hosts, size.switches, size.cables), keys)
+    }
+
+    /// The same for so many hosts, switches and cables, by the keys that they follow from.
+    fn check_numbers(&self, of: (u64, u64, u64), (hosts, switches, cables): (&str, &str, &str)) -> Result<(), PlanError> {
+        let size = Size { hosts: of.0, switches: of.1, cables: of.2 };
         let limits = [
             (hosts, size.hosts, HOSTS_MAX, "hosts"),
             (cables, size.cables, CABLES_MAX, "cables"),

@@ -12,6 +12,7 @@ use fanin_systems::{AggregatorUse, KeyUse, KeysOf, System, UNRELIABLE};
 use super::{Plan, Point};
 use crate::jobs::aggregators;
 use crate::reading::tree::{Kind, Origin, parse_path};
+use crate::reading::units::Count;
 use crate::reading::{PlanError, Refuse};
 use crate::schema::{Element, JOB_KEYS, Job, PayloadName, Routing, Servers, Setup, ShapeName};
 
@@ -73,7 +74,10 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     };
     let single = match network.shape {
         ShapeName::Star | ShapeName::Machines => true,
-        ShapeName::FatTree => network.spines.is_some_and(|count| count.0 == 1) && network.parallel_links.is_none_or(|count| count.0 == 1),
+        ShapeName::FatTree => {
+            let one = |count: Option<Count>| count.is_none_or(|count| count.0 == 1);
+            network.spines.is_some() && one(network.spines) && one(network.parallel_links) && one(network.planes)
+        }
         _ => false,
     };
     let has_background = !setup.general.traffic.is_empty() || !setup.general.flows.is_empty();

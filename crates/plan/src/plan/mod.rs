@@ -23,6 +23,7 @@ use fanin_systems::System;
 use crate::build::{Jobs, Prepared, prepare};
 use crate::jobs::rows;
 use crate::jobs::workload::source;
+use crate::network::presets;
 use crate::reading::read::{read, suggestion};
 use crate::reading::tree::{Key, Kind, Origin, Step, Tree, parse_path, path_text};
 use crate::reading::{PlanError, Refuse};
@@ -239,6 +240,7 @@ fn point(file: &str, base: &Tree, axes: &[Axis], indices: &[usize], seed: Option
     let entries = rows::expand(file, &mut tree)?;
     let described = axes.iter().zip(&labels).map(|(axis, label)| format!("{} {label}", axis.name)).collect::<Vec<_>>().join(", ");
     let mut setup = read_setup(file, &tree, entries).map_err(|error| error.in_point(&described))?;
+    presets::complete(&Refuse { file, tree: &tree }, &mut setup).map_err(|error| error.in_point(&described))?;
     if let Some(seed) = seed {
         setup.general.run.seed = seed;
     }

@@ -16,8 +16,30 @@ pub enum HardwareName {
     Unlimited,
     /// Canary's prototype (Canary 4, 5.1).
     Tofino1,
+    /// Its successor, with stages in proportion.
+    Tofino2,
     /// The program in a Linux kernel (docs/xdp.md).
     Xdp,
+    /// NVIDIA Quantum (HDR): one streaming tree a switch.
+    Quantum,
+    /// NVIDIA Quantum-2 (NDR): one streaming tree a port.
+    #[serde(rename = "quantum-2")]
+    Quantum2,
+    /// NVIDIA Quantum-X800 (XDR).
+    #[serde(rename = "quantum-x800")]
+    QuantumX800,
+    /// 72 GPUs on NVLink, whose switches sum.
+    Nvl72,
+    /// Broadcom Tomahawk Ultra: sums over plain RoCE.
+    TomahawkUltra,
+    /// NVIDIA Spectrum-X: packets are spread, nothing is summed.
+    SpectrumX,
+}
+
+impl HardwareName {
+    /// All of them, as plans have them.
+    pub const NAMES: &[&str] =
+        &["unlimited", "tofino1", "tofino2", "xdp", "quantum", "quantum-2", "quantum-x800", "nvl72", "tomahawk-ultra", "spectrum-x"];
 }
 
 /// `hardware`: limits of every switch that aggregates, `"tofino1"` or `{ preset = "tofino1", recirculation = "800Gb/s" }`. What is not given is the
@@ -57,7 +79,8 @@ impl<'de> Deserialize<'de> for Hardware {
             type Value = Hardware;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"unlimited\", \"tofino1\", \"xdp\" or a table of limits")
+                let names: Vec<String> = HardwareName::NAMES.iter().map(|name| format!("{name:?}")).collect();
+                write!(f, "{} or a table of limits", names.join(", "))
             }
 
             fn visit_str<E: Error>(self, name: &str) -> Result<Hardware, E> {

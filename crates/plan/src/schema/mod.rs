@@ -35,7 +35,9 @@ pub use hardware::{Hardware, HardwareKeys, HardwareName};
 pub use jobs::{Element, FILE_KEY, JOB_KEYS, Job, JobKeys, Placement, ServerPlacement, Servers, Workers};
 pub use models::Model;
 pub use named::{PatternName, Routing};
-pub use network::{Aggregating, AsWired, BlockMapName, Lossless, Network, Processor, QUEUE_BYTES_DEFAULT, ShapeName, SwitchModelName};
+pub use network::{
+    Aggregating, AsWired, BlockMapName, Cards, Lossless, Network, Processor, QUEUE_BYTES_DEFAULT, ShapeName, SwitchModelName,
+};
 pub use noise::{Noise, NoiseDelay};
 pub use plot::{Plot, PlotKind};
 pub use run::{Expect, PayloadName, Run};

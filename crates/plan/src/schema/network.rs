@@ -13,8 +13,8 @@ use crate::reading::units::{Bytes, Count, Fraction, Rate, Time};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// `"star"`, `"fat-tree"` (leaves and spines), `"fat-tree-3"` (k-ary, of three levels), `"dragonfly"`, `"machines"`, or `"file"`: cable by
-    /// cable.
+    /// `"star"`, `"fat-tree"` (leaves and spines), `"fat-tree-3"` (k-ary, of three levels), `"dragonfly"`, `"machines"`,
+    /// `"rail-optimised"`, or `"file"`: cable by cable.
     pub shape: ShapeName,
     /// Star: number of hosts.
     pub hosts: Option<Count>,
@@ -22,9 +22,9 @@ pub struct Network {
     pub leaves: Option<Count>,
     /// Fat tree: hosts on each leaf.
     pub hosts_per_leaf: Option<Count>,
-    /// Fat tree: switches above the leaves.
+    /// Fat tree: switches above the leaves, in each plane. Rail-optimised: the same; none where it is not given.
     pub spines: Option<Count>,
-    /// Fat tree: cables between a leaf and a spine; 1 where it is not given.
+    /// Fat tree, rail-optimised: cables between a leaf and a spine; 1 where it is not given.
     pub parallel_links: Option<Count>,
     /// Fat tree of three levels: k, the ports of a switch.
     pub ports: Option<Count>,
@@ -36,13 +36,19 @@ pub struct Network {
     pub global_links: Option<Count>,
     /// Dragonfly: p, the hosts of a router.
     pub hosts_per_router: Option<Count>,
-    /// Machines: how many.
+    /// Machines, rail-optimised: how many.
     pub machines: Option<Count>,
-    /// Machines: hosts in each; a host is a GPU here.
+    /// Machines, rail-optimised: hosts in each; a host is a GPU here. Rail-optimised: as many rails.
     pub per_machine: Option<Count>,
-    /// Machines: rate of a host's link to the others of its machine and to its network card.
+    /// Rail-optimised: machines below a leaf of a rail; all where it is not given.
+    pub machines_per_leaf: Option<Count>,
+    /// Rail-optimised: what network cards belong to; `"hosts"` where it is not given.
+    pub cards: Option<Cards>,
+    /// Fat tree, rail-optimised: networks that are not joined, to each of which every host has a link; 1 where it is not given.
+    pub planes: Option<Count>,
+    /// Machines: rate of a host's link to the others of its machine and to its network card. Rail-optimised: to its machine's switch.
     pub intra_rate: Option<Rate>,
-    /// Machines: delay of such a link.
+    /// Machines, rail-optimised: delay of such a link.
     pub intra_latency: Option<Time>,
     /// File: its name, from the plan's folder on; see [`file`](crate::network::file).
     pub file: Option<String>,
@@ -223,8 +229,20 @@ pub enum ShapeName {
     Dragonfly,
     /// Machines with several hosts, whose links meet in the machine, and one link from each machine to a switch.
     Machines,
+    /// Machines with several hosts and a switch, and a leaf for each place in a machine.
+    RailOptimised,
     /// Cable by cable, in a file.
     File,
+}
+
+/// `cards`: what network cards belong to, in a rail-optimised network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cards {
+    /// Hosts, which have a link to their machine's switch besides.
+    Hosts,
+    /// Machines, whose switches have them: sums of a machine are made there and leave by any card.
+    Machines,
 }
 
 impl ShapeName {
@@ -236,6 +254,7 @@ impl ShapeName {
             ShapeName::FatTree3 => "fat-tree-3",
             ShapeName::Dragonfly => "dragonfly",
             ShapeName::Machines => "machines",
+            ShapeName::RailOptimised => "rail-optimised",
             ShapeName::File => "file",
         }
     }

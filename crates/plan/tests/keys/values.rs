@@ -46,6 +46,9 @@ pub const NETWORK: &[Key] = &[
     ("hosts_per_router", &[bare("4"), with(&[DRAGONFLY], "5")]),
     ("machines", &[bare("4"), with(&[MACHINES], "4")]),
     ("per_machine", &[bare("4"), with(&[MACHINES], "6")]),
+    ("machines_per_leaf", &[bare("4"), with(&[RAILS], "1")]),
+    ("cards", &[bare("\"machines\""), with(&[RAILS], "\"machines\"")]),
+    ("planes", &[bare("2")]),
     ("intra_rate", &[bare("\"50Gb/s\""), with(&[MACHINES], "\"50Gb/s\"")]),
     ("intra_latency", &[bare("\"900ns\""), with(&[MACHINES], "\"900ns\"")]),
     (
@@ -80,6 +83,8 @@ pub const NETWORK: &[Key] = &[
 ];
 
 const DRAGONFLY: &str = "network={ shape = \"dragonfly\", rate = \"100Gb/s\", latency = \"300ns\", groups = 3, routers = 3, global_links = 2, hosts_per_router = 4 }";
+const RAILS: &str =
+    "network={ shape = \"rail-optimised\", rate = \"100Gb/s\", latency = \"300ns\", machines = 2, per_machine = 5, spines = 2 }";
 const MACHINES: &str = "network={ shape = \"machines\", rate = \"100Gb/s\", latency = \"300ns\", machines = 3, per_machine = 5 }";
 const LOSSLESS: &str = "network.lossless={ model = \"input-queued\", input = \"4KiB\" }";
 
@@ -190,6 +195,10 @@ pub const JOBS: &[Key] = &[
     ("window_initial", &[bare("2")]),
     ("mode", &[bare("\"streaming\"")]),
     ("quota", &[bare("4"), with(&["jobs.0.mode=streaming"], "4")]),
+    (
+        "streams_by",
+        &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.mode=streaming", "jobs.0.refused=wait"], "\"port\"")],
+    ),
     ("outstanding", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2"], "16")]),
     ("refused", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.outstanding=16"], "\"wait\"")]),
     (
