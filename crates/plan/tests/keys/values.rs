@@ -46,7 +46,7 @@ pub const NETWORK: &[Key] = &[
     ("hosts_per_router", &[bare("4"), with(&[DRAGONFLY], "5")]),
     ("machines", &[bare("4"), with(&[MACHINES], "4")]),
     ("per_machine", &[bare("4"), with(&[MACHINES], "6")]),
-    ("machines_per_leaf", &[bare("4"), with(&[RAILS], "1")]),
+    ("machines_per_leaf", &[bare("4"), with(&[RAILS], "2")]),
     ("cards", &[bare("\"machines\""), with(&[RAILS], "\"machines\"")]),
     ("planes", &[bare("2")]),
     ("intra_rate", &[bare("\"50Gb/s\""), with(&[MACHINES], "\"50Gb/s\"")]),
@@ -84,7 +84,7 @@ pub const NETWORK: &[Key] = &[
 
 const DRAGONFLY: &str = "network={ shape = \"dragonfly\", rate = \"100Gb/s\", latency = \"300ns\", groups = 3, routers = 3, global_links = 2, hosts_per_router = 4 }";
 const RAILS: &str =
-    "network={ shape = \"rail-optimised\", rate = \"100Gb/s\", latency = \"300ns\", machines = 2, per_machine = 5, spines = 2 }";
+    "network={ shape = \"rail-optimised\", rate = \"100Gb/s\", latency = \"300ns\", machines = 4, per_machine = 4, spines = 2 }";
 const MACHINES: &str = "network={ shape = \"machines\", rate = \"100Gb/s\", latency = \"300ns\", machines = 3, per_machine = 5 }";
 const LOSSLESS: &str = "network.lossless={ model = \"input-queued\", input = \"4KiB\" }";
 
