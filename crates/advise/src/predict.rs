@@ -54,6 +54,35 @@ pub fn predict(prepared: &Prepared) -> Option<Prediction> {
     Some(model.run(&jobs))
 }
 
+/// The window that keeps a job's links full, in packets: half as much again as is under way in an empty network in the round trip that needs
+/// most. A longer one only waits in queues, and where several of them meet there they are longer than queues are.
+pub fn window(prepared: &Prepared, number: usize) -> Option<u32> {
+    let network = &prepared.scenario.network;
+    let model = Model {
+        prepared,
+        ways: Ways::new(&prepared.topology, network.collective_balancer, prepared.scenario.seed),
+        adders: adders(prepared),
+        frame: f64::from(network.frame_overhead_bytes),
+    };
+    let asked = model.asked(number)?;
+    let resources = model.resources();
+    let fill = |(resource, load): &(usize, f64)| resources[*resource].capacity / load;
+    let most = asked.loads.iter().map(fill).fold(f64::INFINITY, f64::min);
+    let packets = asked.demand.rounds.iter().filter_map(|round| model.trip(round, number, asked.payload)).map(|trip| {
+        let under_way = most * trip.share * trip.seconds / asked.payload;
+        // A window may be one of several of a job's, each a part of it.
+        let parts = f64::from(prepared.jobs[number].settings.common.window.0) / trip.window;
+        under_way * parts.max(1.0)
+    });
+    let needed = packets.fold(0.0, f64::max) * WINDOW_ROOM;
+    Some((needed.ceil() as u32).clamp(WINDOW_LEAST, WINDOW_MOST))
+}
+
+/// Half as much again as an empty network needs.
+const WINDOW_ROOM: f64 = 1.5;
+const WINDOW_LEAST: u32 = 16;
+const WINDOW_MOST: u32 = 4_096;
+
 /// By link: bits per second that the switch at its end adds, where that is bounded.
 fn adders(prepared: &Prepared) -> Vec<Option<f64>> {
     let adding = prepared.adding();
