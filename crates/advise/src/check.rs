@@ -146,7 +146,10 @@ pub fn regrets(trials: &[Trial], simulates: bool) -> Vec<f64> {
         };
         let chosen = match simulates {
             // Nothing is chosen that was not simulated.
-            true => of.iter().filter(|trial| trial.unknown.is_some() || trial.predicted >= first * CLOSE).max_by(|a, b| value(a).total_cmp(&value(b))),
+            true => of
+                .iter()
+                .filter(|trial| trial.unknown.is_some() || trial.predicted >= first * CLOSE)
+                .max_by(|a, b| value(a).total_cmp(&value(b))),
             false => of.iter().max_by(|a, b| a.predicted.total_cmp(&b.predicted)),
         };
         let got = chosen.and_then(|trial| trial.simulated).unwrap_or(0.0);

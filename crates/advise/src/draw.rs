@@ -61,7 +61,8 @@ fn leaf_spine(draw: &mut Draw, is_dual: bool) -> (String, Vec<u64>, &'static str
     let largest = sizes.iter().copied().max().unwrap_or(1);
     let over = draw.between(1, 8);
     let uplink = (rate * largest / (spines * over)).clamp(5, 800);
-    let mut text = format!("hosts = [\"h[0-{}]\"]\n\n[defaults]\nrate = \"{rate}Gb/s\"\nlatency = \"{delay}ns\"\n", sizes.iter().sum::<u64>() - 1);
+    let mut text =
+        format!("hosts = [\"h[0-{}]\"]\n\n[defaults]\nrate = \"{rate}Gb/s\"\nlatency = \"{delay}ns\"\n", sizes.iter().sum::<u64>() - 1);
     let able = [0, 40, 100, 100][draw.between(0, 3) as usize];
     let limited = limits(draw, rate);
     for rack in 0..racks {
@@ -96,7 +97,11 @@ fn shape(draw: &mut Draw) -> (String, Vec<u64>, &'static str) {
     let (rate, delay) = (*draw.pick(RATES), latency(draw));
     if draw.percent(30) {
         let hosts = draw.between(3, 16);
-        return (format!("[network]\nshape = \"star\"\nhosts = {hosts}\nrate = \"{rate}Gb/s\"\nlatency = \"{delay}ns\"\n"), vec![hosts], "a star");
+        return (
+            format!("[network]\nshape = \"star\"\nhosts = {hosts}\nrate = \"{rate}Gb/s\"\nlatency = \"{delay}ns\"\n"),
+            vec![hosts],
+            "a star",
+        );
     }
     let (leaves, per_leaf, spines) = (draw.between(2, 6), draw.between(2, 8), draw.between(1, 4));
     let text = format!(

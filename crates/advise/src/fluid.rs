@@ -55,8 +55,7 @@ pub fn rates(resources: &[Resource], flows: &[&Flow]) -> Vec<(f64, Binding)> {
             }
         }
         let full = (0..resources.len()).filter(|one| growth[*one] > 0.0).map(|one| (left[one].max(0.0) / growth[one], Binding::Full(one)));
-        let own =
-            (0..flows.len()).filter(open).map(|flow| ((flows[flow].most - at[flow]).max(0.0) / flows[flow].weight, Binding::Own));
+        let own = (0..flows.len()).filter(open).map(|flow| ((flows[flow].most - at[flow]).max(0.0) / flows[flow].weight, Binding::Own));
         let Some((rise, what)) = full.chain(own).min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
         for flow in (0..flows.len()).filter(open) {
             at[flow] += rise * flows[flow].weight;
@@ -134,7 +133,10 @@ mod tests {
         assert_eq!(shares.iter().map(|(rate, _)| *rate).collect::<Vec<_>>(), [5.0, 5.0, 95.0]);
         assert_eq!(shares[2].1, Binding::Full(1));
         let ended = run(&resources, &flows);
-        assert!((ended[1].at - 1.0).abs() < 1e-6 && (ended[0].at - 1.5).abs() < 1e-6, "{ended:?}: the first has all when the second is gone");
+        assert!(
+            (ended[1].at - 1.0).abs() < 1e-6 && (ended[0].at - 1.5).abs() < 1e-6,
+            "{ended:?}: the first has all when the second is gone"
+        );
     }
 
     #[test]

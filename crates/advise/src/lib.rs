@@ -3,6 +3,9 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`setting`] | a network and its jobs; the runs that follow from a system and a set of switches |
+//! | [`value`] | what a system does with a set of switches |
+//! | [`choose`] | which switches to buy, in which order, for which system |
+//! | [`written`], [`page`] | networks as files; a page for people |
 //! | [`draw`] | networks and jobs, drawn at random |
 //! | [`check`] | predictions against simulation |
 //! | [`fluid`] | jobs that share links and adders |
@@ -10,9 +13,14 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod choose;
 pub mod draw;
 pub mod fluid;
+pub mod page;
 pub mod predict;
 pub mod setting;
+pub mod value;
+pub mod written;
 
+pub use choose::{Advice, Question, advise};
 pub use predict::{JobPrediction, Prediction, predict};

@@ -99,6 +99,8 @@ struct Asked {
     trip: Trip,
     payload: f64,
     bytes: f64,
+    /// How many operations these are, one after the other.
+    operations: f64,
     /// The time of all steps, of a packet in an empty network.
     chain: f64,
 }
@@ -176,7 +178,8 @@ impl Model<'_> {
         let lap = demand.step_legs.iter().map(|leg| self.latency(leg, number, payload)).sum::<Option<f64>>()?;
         let laps = f64::from(demand.steps) / (demand.rounds.len().max(1) as f64);
         let chain = if demand.steps > 0 { lap * laps + f64::from(demand.steps) * demand.step_ps as f64 * 1e-12 } else { trip.seconds };
-        Some(Asked { demand, loads, trip, payload, bytes, chain })
+        let operations = schedule.elements.len().max(1) as f64;
+        Some(Asked { demand, loads, trip, payload, bytes, operations, chain })
     }
 
     fn trip(&self, round: &Round, job: usize, payload: f64) -> Option<Trip> {
@@ -213,9 +216,10 @@ impl Model<'_> {
         }
         let ended = fluid::run(&resources, &flows);
         let found = jobs.iter().zip(&flows).zip(&ended).zip(&together).map(|(((job, flow), ended), (_, binding))| {
-            let seconds = self.seconds(job, ended.at - flow.start);
+            let seconds = self.seconds(job, (ended.at - flow.start) / job.operations);
             let what = if ended.binding == Binding::Own { *binding } else { ended.binding };
-            JobPrediction { seconds, gbps: job.bytes * 8e-9 / seconds, bound: self.bound(job, what, seconds) }
+            let gbps = job.bytes / job.operations * 8e-9 / seconds;
+            JobPrediction { seconds, gbps, bound: self.bound(job, what, seconds) }
         });
         Prediction { jobs: found.collect(), unknown: self.unknown(jobs, &together, &resources) }
     }
@@ -299,6 +303,14 @@ impl Model<'_> {
     fn unknown_of_systems(&self) -> Option<String> {
         let jobs = &self.prepared.jobs;
         let sharp = jobs.iter().filter(|job| matches!(&job.system, System::Sharp(of) if of.mode == SharpMode::Streaming)).count();
-        (sharp > 1).then(|| "one job at a time streams through a switch; who is refused is a matter of who comes first".to_string())
+        let canary = jobs.iter().filter(|job| matches!(&job.system, System::Canary(_))).count();
+        let rina = jobs.iter().any(|job| matches!(&job.system, System::Rina(_)));
+        let why = match () {
+            () if sharp > 1 => "one job at a time streams through a switch; who is refused is a matter of who comes first",
+            () if canary > 1 => "queues of other jobs keep contributions apart for longer than canary's switches wait for them",
+            () if rina => "windows of rina's results begin with ten packets, and grow as its sums leave them room",
+            () => return None,
+        };
+        Some(why.to_string())
     }
 }

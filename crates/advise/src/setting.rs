@@ -116,9 +116,66 @@ impl Setting {
         jobs.iter().any(|job| job.get("workload").is_some())
     }
 
+    /// The same with jobs placed otherwise; nothing where all of them list their hosts.
+    pub fn placed(&self, placement: &str) -> Option<Setting> {
+        let mut other = self.clone();
+        let Kind::Table(entries) = &mut other.tree.kind else { return None };
+        let mut is_changed = false;
+        for (_, jobs) in entries.iter_mut().filter(|(key, _)| key.name == "jobs") {
+            let Kind::List(jobs) = &mut jobs.kind else { continue };
+            for job in jobs {
+                let Kind::Table(keys) = &mut job.kind else { continue };
+                let is_listed = keys.iter().any(|(key, value)| key.name == "placement" && matches!(value.kind, Kind::List(_)));
+                if !is_listed {
+                    keys.retain(|(key, _)| key.name != "placement");
+                    keys.push((key("placement"), given(Kind::Text(placement.into()))));
+                    is_changed = true;
+                }
+            }
+        }
+        is_changed.then_some(other)
+    }
+
+    /// A plan that `fanin sim` runs: these jobs by this system, with these windows, on the network of this file.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the system cannot do these jobs on this network.
+    pub fn plan_file(&self, prepared: &Prepared, system: &str, network: &str) -> Result<String, PlanError> {
+        let mut tree = self.tree_of(system);
+        let Kind::Table(entries) = &mut tree.kind else { return Ok(String::new()) };
+        let windows: Vec<u32> = prepared.jobs.iter().map(|job| job.settings.common.window.0).collect();
+        for (_, jobs) in entries.iter_mut().filter(|(key, _)| key.name == "jobs") {
+            let Kind::List(jobs) = &mut jobs.kind else { continue };
+            for (entry, job) in jobs.iter_mut().enumerate() {
+                let first = prepared.jobs.iter().position(|prepared| prepared.entry == entry);
+                if let (Kind::Table(keys), Some(first)) = (&mut job.kind, first)
+                    && !keys.iter().any(|(key, _)| key.name == "window")
+                {
+                    keys.push((key("window"), given(Kind::Integer(i64::from(windows[first])))));
+                }
+            }
+        }
+        entries.retain(|(key, _)| key.name != "network");
+        let of = [("shape", "file"), ("file", network), ("aggregating", "file"), ("ecn", MARKED_ABOVE)];
+        let keys = of.into_iter().map(|(name, value)| (key(name), given(Kind::Text(value.into())))).collect();
+        entries.push((key("network"), given(Kind::Table(keys))));
+        Ok(tree.to_toml())
+    }
+
     fn plan(&self, system: &str) -> Result<Plan, PlanError> {
+        let plan = Plan::from_tree(&self.name, self.tree_of(system), &[], None)?;
+        if plan.plots.is_some() {
+            return Err(PlanError::new(&self.name, "plot: expected none: the page is that of --out".to_string()));
+        }
+        if plan.points.len() > 1 {
+            return Err(PlanError::new(&self.name, "sweep or series: expected jobs as they are, nothing that varies".to_string()));
+        }
+        Ok(plan)
+    }
+
+    fn tree_of(&self, system: &str) -> Tree {
         let mut tree = self.tree.clone();
-        let Kind::Table(entries) = &mut tree.kind else { return Plan::from_tree(&self.name, tree, &[], None) };
+        let Kind::Table(entries) = &mut tree.kind else { return tree };
         for (_, jobs) in entries.iter_mut().filter(|(key, _)| key.name == "jobs") {
             let Kind::List(jobs) = &mut jobs.kind else { continue };
             for job in jobs {
@@ -134,7 +191,7 @@ impl Setting {
             }
         }
         entries.push((key("network"), self.network.clone()));
-        Plan::from_tree(&self.name, tree, &[], None)
+        tree
     }
 
     /// A run in which all jobs are of this system, and these switches aggregate. Windows are as long as they need to be, and fit the

@@ -150,7 +150,12 @@ const LAYERS: &[Layer] = &[
         external: None,
     },
     // What commands do, without arguments, printing and exit codes: for the program, for Python and for other crates.
-    Layer { name: "fanin-advise", internal: &["fanin-core", "fanin-systems", "fanin-sim", "fanin-plan"], internal_dev: &[], external: None },
+    Layer {
+        name: "fanin-advise",
+        internal: &["fanin-core", "fanin-systems", "fanin-sim", "fanin-plan"],
+        internal_dev: &[],
+        external: None,
+    },
     Layer { name: "fanin-pictures", internal: &["fanin-models", "fanin-plan"], internal_dev: &[], external: None },
     Layer { name: "fanin-repro", internal: &["fanin-models", "fanin-pictures", "fanin-plan"], internal_dev: &[], external: None },
     Layer {
