@@ -1,7 +1,8 @@
 """Fanin: in-network aggregation, simulated and with real processes.
 
 :func:`init` joins a job and gives a :class:`Communicator`, with collectives on arrays; :func:`run` starts such a job on this machine;
-:func:`simulate` runs a plan in the simulator, :func:`repro` the figures of a paper, :func:`testbed` a workload on real processes. The
+:func:`simulate` runs a plan in the simulator, :func:`repro` the figures of a paper, :func:`testbed` a workload on real processes; :func:`advise` says
+which switches to buy. The
 backend for PyTorch is in ``fanin.torch`` and needs no import: ``torch.distributed.init_process_group("fanin")``. ``python -m fanin`` is the
 program.
 """
@@ -9,6 +10,7 @@ program.
 from __future__ import annotations
 
 from fanin._native import __version__
+from fanin.advice import Advice, advise
 from fanin.communicator import Communicator, Handle, Operator, init
 from fanin.errors import (
     ArgumentError,
@@ -28,6 +30,7 @@ from fanin.reproduction import Reproduction, papers, repro
 from fanin.simulation import Results, Table, simulate
 
 __all__ = [
+    "Advice",
     "ArgumentError",
     "ClosedError",
     "Communicator",
@@ -46,6 +49,7 @@ __all__ = [
     "Table",
     "TestbedResults",
     "__version__",
+    "advise",
     "init",
     "papers",
     "repro",

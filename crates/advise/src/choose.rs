@@ -7,7 +7,7 @@ use fanin_plan::{PlanError, Prepared};
 use serde::Serialize;
 
 use crate::check::CLOSE;
-use crate::setting::{BY_HOSTS, New, SYSTEMS, Setting};
+use crate::setting::{BY_HOSTS, New, PARTIAL, SYSTEMS, Setting};
 use crate::value::{Value, value};
 
 /// What is asked.
@@ -240,7 +240,8 @@ impl Asker<'_> {
             let candidates = self.candidates()?;
             let groups = match &self.question.order {
                 Some(order) => self.ordered(order)?,
-                None if steps.is_empty() => self.together(system, &candidates),
+                None if self.setting.has_workloads() => self.by_level(&candidates)?,
+                None if steps.is_empty() && !PARTIAL.contains(&system) => self.together(system, &candidates),
                 None => self.found(system, &candidates),
             };
             let (mut able, mut price) = (today, 0.0);
@@ -274,6 +275,15 @@ impl Asker<'_> {
             switch.map(|switch| vec![switch]).ok_or_else(|| PlanError::new("--order", format!("{name}: expected the name of a switch")))
         };
         order.iter().map(one).collect()
+    }
+
+    /// Switches next to hosts, then the others: for workloads, of which each step is a simulation.
+    fn by_level(&self, candidates: &[usize]) -> Result<Vec<Vec<usize>>, PlanError> {
+        let prepared = self.setting.prepare("ring", &self.setting.today(), self.question.new, 0)?;
+        let map = &prepared.topology.map;
+        let is_low = |switch: &usize| map.level(NodeId(map.hosts() + *switch as u32)) == 1;
+        let (low, high): (Vec<usize>, Vec<usize>) = candidates.iter().partition(|switch| is_low(switch));
+        Ok([low, high].into_iter().filter(|group| !group.is_empty()).collect())
     }
 
     /// All switches that a system needs which does without none: leaves and, one by one, as few others as it works with.
@@ -328,8 +338,32 @@ impl Asker<'_> {
         }
         match self.best_set(system, &affordable, &today) {
             Some((set, score)) if score > self.best_prefix(system, &order, &today) * (1.0 + DEARER) => vec![set],
-            _ => order,
+            _ => self.pruned(system, order, &today),
         }
+    }
+
+    /// The same order without what the best of its steps can do without: roots that another one has taken the place of, say.
+    fn pruned(&mut self, system: &'static str, order: Vec<Vec<usize>>, today: &[bool]) -> Vec<Vec<usize>> {
+        let most = self.best_prefix(system, &order, today);
+        let mut able = today.to_vec();
+        let mut kept = Vec::new();
+        for group in order {
+            if self.value(system, &able).is_some_and(|value| value.score() >= most * (1.0 - 1e-9)) {
+                break;
+            }
+            group.iter().for_each(|switch| able[*switch] = true);
+            kept.push(group);
+        }
+        for place in (0..kept.len()).rev() {
+            let group = kept[place].clone();
+            group.iter().for_each(|switch| able[*switch] = false);
+            if self.value(system, &able).is_some_and(|value| value.score() >= most * (1.0 - DEARER)) {
+                kept.remove(place);
+            } else {
+                group.iter().for_each(|switch| able[*switch] = true);
+            }
+        }
+        kept
     }
 
     fn best_prefix(&mut self, system: &'static str, order: &[Vec<usize>], today: &[bool]) -> f64 {

@@ -5,6 +5,7 @@
 //! | [`setting`] | a network and its jobs; the runs that follow from a system and a set of switches |
 //! | [`value`] | what a system does with a set of switches |
 //! | [`choose`] | which switches to buy, in which order, for which system |
+//! | [`prices`] | what switches cost |
 //! | [`written`], [`page`] | networks as files; a page for people |
 //! | [`draw`] | networks and jobs, drawn at random |
 //! | [`check`] | predictions against simulation |
@@ -18,6 +19,7 @@ pub mod draw;
 pub mod fluid;
 pub mod page;
 pub mod predict;
+pub mod prices;
 pub mod setting;
 pub mod value;
 pub mod written;

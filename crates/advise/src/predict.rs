@@ -71,11 +71,11 @@ pub fn window(prepared: &Prepared, number: usize) -> Option<u32> {
     let packets = asked.demand.rounds.iter().filter_map(|round| model.trip(round, number, asked.payload)).map(|trip| {
         let under_way = most * trip.share * trip.seconds / asked.payload;
         // A window may be one of several of a job's, each a part of it.
-        let parts = f64::from(prepared.jobs[number].settings.common.window.0) / trip.window;
+        let parts = (f64::from(prepared.jobs[number].settings.common.window.0) - asked.demand.answered_late) / trip.window;
         under_way * parts.max(1.0)
     });
     let needed = packets.fold(0.0, f64::max) * WINDOW_ROOM;
-    Some((needed.ceil() as u32).clamp(WINDOW_LEAST, WINDOW_MOST))
+    Some((needed.ceil() as u32).clamp(WINDOW_LEAST, WINDOW_MOST) + asked.demand.answered_late as u32)
 }
 
 /// Half as much again as an empty network needs.

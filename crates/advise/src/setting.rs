@@ -26,8 +26,23 @@ const WINDOW_MIN: u32 = 4;
 /// Systems that are compared where nobody says which, by name.
 pub const SYSTEMS: &[&str] = &["ring", "ps", "tree", "switchml", "sharp", "canary", "netreduce", "panama", "atp", "a2tp", "rina"];
 
+/// Systems by their names.
+///
+/// # Errors
+/// [`PlanError`] for one that has no rules.
+pub fn known_systems(names: &[String]) -> Result<Vec<&'static str>, PlanError> {
+    let known = |name: &String| {
+        let found = SYSTEMS.iter().copied().find(|system| system == name);
+        found.ok_or_else(|| PlanError::new("systems", format!("{name}: expected {}", SYSTEMS.join(", "))))
+    };
+    names.iter().map(known).collect()
+}
+
 /// Those that sum at hosts only: switches change nothing for them.
 pub const BY_HOSTS: &[&str] = &["ring", "ps"];
+
+/// Those that do with some switches where others only forward.
+pub const PARTIAL: &[&str] = &["tree", "panama", "atp", "a2tp", "rina"];
 
 /// A network, what its switches can do, and the jobs that run on it.
 #[derive(Clone, Debug)]

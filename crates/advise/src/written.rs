@@ -1,11 +1,14 @@
-//! A network as a file, cable by cable.
+//! Advice as files: for people, for programs, and for the simulator.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::path::Path;
 
 use fanin_core::NodeId;
 use fanin_sim::topology::Topology;
 
+use crate::choose::{Advice, Question};
+use crate::page;
 use crate::setting::{New, Setting};
 
 /// The network's file, in which these switches aggregate; new ones as `new` has them.
@@ -49,4 +52,33 @@ pub fn network(setting: &Setting, topology: &Topology, able: &[bool], new: New) 
         }
     }
     text
+}
+
+/// Writes `advice.json`, `index.html`, and for each step of the plan a network, `step-N.toml`, and a plan that `fanin sim` runs, `plan-N.toml`.
+///
+/// # Errors
+/// What goes wrong in writing; or a step that cannot be simulated, which would be a fault of this program.
+pub fn all(folder: &Path, setting: &Setting, question: &Question, advice: &Advice, title: &str) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let write = |name: &str, text: String| std::fs::write(folder.join(name), text);
+    let failed = |error: fanin_plan::PlanError| std::io::Error::other(error.to_string());
+    write("advice.json", serde_json::to_string_pretty(advice)? + "\n")?;
+    let today = setting.today();
+    let after = with(setting, &today, &advice.switches);
+    let prepared = setting.prepare(advice.system, &after, question.new, 0).map_err(failed)?;
+    write("index.html", page::page(title, &prepared.topology, advice, &today))?;
+    let kept = advice.offers.iter().find(|offer| offer.system == advice.system).unwrap_or(&advice.today);
+    let mut able = today;
+    for (place, step) in kept.steps.iter().enumerate() {
+        able = with(setting, &able, &step.switches);
+        let prepared = setting.prepare(advice.system, &able, question.new, 0).map_err(failed)?;
+        let name = format!("step-{place}.toml");
+        write(&name, network(setting, &prepared.topology, &able, question.new))?;
+        write(&format!("plan-{place}.toml"), setting.plan_file(&prepared, advice.system, &name).map_err(failed)?)?;
+    }
+    Ok(())
+}
+
+fn with(setting: &Setting, able: &[bool], names: &[String]) -> Vec<bool> {
+    setting.switches.iter().zip(able).map(|(switch, able)| *able || names.contains(&switch.name)).collect()
 }

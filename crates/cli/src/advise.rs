@@ -1,6 +1,5 @@
 //! `fanin advise`: which switches to buy for which system, what that gains of an iteration, and what it does not.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,11 +9,12 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
 use fanin_advise::check::{CLOSE, Row, regrets, table, trials};
-use fanin_advise::page::{self, gain, reduced, summary};
-use fanin_advise::setting::{New, SYSTEMS, Setting};
+use fanin_advise::page::{gain, reduced, summary};
+use fanin_advise::prices::prices;
+use fanin_advise::setting::{New, SYSTEMS, Setting, known_systems};
 use fanin_advise::{Advice, Question, advise, written};
 use fanin_pictures::table::STYLE;
-use fanin_plan::{PlanError, Refuse};
+use fanin_plan::PlanError;
 
 use crate::quantities;
 
@@ -113,14 +113,7 @@ pub fn run(args: &AdviseArgs) -> ExitCode {
 fn question(args: &AdviseArgs, setting: &Setting) -> Result<Question> {
     let mut question = Question::of(setting, args.budget);
     if !args.systems.is_empty() {
-        let known = |name: &String| {
-            SYSTEMS
-                .iter()
-                .copied()
-                .find(|system| system == name)
-                .ok_or_else(|| PlanError::new("--systems", format!("{name}: expected {}", SYSTEMS.join(", "))))
-        };
-        question.systems = args.systems.iter().map(known).collect::<Result<_, _>>()?;
+        question.systems = known_systems(&args.systems)?;
     }
     if let Some(file) = &args.prices {
         question.prices = prices(file, setting)?;
@@ -135,33 +128,6 @@ fn question(args: &AdviseArgs, setting: &Setting) -> Result<Question> {
     Ok(question)
 }
 
-/// The price of each switch of the network.
-fn prices(file: &Path, setting: &Setting) -> Result<Vec<f64>> {
-    let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|error| PlanError::new(&name, format!("cannot be read: {error}")))?;
-    let tree = fanin_plan::tree::Tree::parse(&name, &text)?;
-    let all: BTreeMap<String, f64> = fanin_plan::read::read(&name, &tree, &[])?;
-    let refuse = Refuse { file: &name, tree: &tree };
-    if let Some((key, price)) = all.iter().find(|(_, price)| !(price.is_finite() && **price >= 0.0)) {
-        return Err(refuse.say(key, price, "a price, from 0 on").into());
-    }
-    let fits = |key: &str, switch: &str| key.strip_suffix('*').map_or(key == switch, |start| switch.starts_with(start));
-    let is_used = |key: &String| key == "default" || setting.switches.iter().any(|switch| fits(key, &switch.name));
-    if let Some((key, price)) = all.iter().find(|(key, _)| !is_used(key)) {
-        return Err(refuse
-            .say(key, price, "the name of a switch of the network, the beginning of some with * behind it, or default")
-            .into());
-    }
-    let of = |switch: &fanin_advise::setting::Switch| {
-        let exact = all.get(&switch.name);
-        let longest = || all.iter().filter(|(key, _)| key.ends_with('*') && fits(key, &switch.name)).max_by_key(|(key, _)| key.len());
-        let price = exact.or_else(|| longest().map(|(_, price)| price)).or_else(|| all.get("default"));
-        let expected = || PlanError::new(&name, format!("{}: expected a price, or one as default", switch.name));
-        price.copied().ok_or_else(|| expected().into())
-    };
-    setting.switches.iter().map(of).collect()
-}
-
 fn advised(args: &AdviseArgs, network: &Path, jobs: &Path) -> Result<()> {
     let setting = Setting::load(network, jobs)?;
     let question = question(args, &setting)?;
@@ -172,7 +138,8 @@ fn advised(args: &AdviseArgs, network: &Path, jobs: &Path) -> Result<()> {
         Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&advice)?)?,
     }
     if let Some(folder) = &args.out {
-        write_all(folder, &setting, &question, &advice, &format!("{} on {}", jobs.display(), network.display()))?;
+        written::all(folder, &setting, &question, &advice, &format!("{} on {}", jobs.display(), network.display()))
+            .with_context(|| format!("{}", folder.display()))?;
     }
     Ok(())
 }
@@ -208,30 +175,6 @@ fn aligned(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).set_header(header.to_vec());
     rows.for_each(|row| _ = table.add_row(row));
     table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
-}
-
-/// Files of the advice: for people, for programs, and a network and a plan for each step.
-fn write_all(folder: &Path, setting: &Setting, question: &Question, advice: &Advice, title: &str) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-    let write = |name: &str, text: String| fs::write(folder.join(name), text).with_context(|| name.to_string());
-    write("advice.json", serde_json::to_string_pretty(advice)? + "\n")?;
-    let today = setting.today();
-    let prepared = setting.prepare(advice.system, &with(setting, &today, &advice.switches), question.new, 0)?;
-    write("index.html", page::page(title, &prepared.topology, advice, &today))?;
-    let kept = advice.offers.iter().find(|offer| offer.system == advice.system).unwrap_or(&advice.today);
-    let mut able = today;
-    for (place, step) in kept.steps.iter().enumerate() {
-        able = with(setting, &able, &step.switches);
-        let prepared = setting.prepare(advice.system, &able, question.new, 0)?;
-        let name = format!("step-{place}.toml");
-        write(&name, written::network(setting, &prepared.topology, &able, question.new))?;
-        write(&format!("plan-{place}.toml"), setting.plan_file(&prepared, advice.system, &name)?)?;
-    }
-    Ok(())
-}
-
-fn with(setting: &Setting, able: &[bool], names: &[String]) -> Vec<bool> {
-    setting.switches.iter().zip(able).map(|(switch, able)| *able || names.contains(&switch.name)).collect()
 }
 
 /// Predictions against simulation.

@@ -11,6 +11,7 @@
 //! | `simulate` | `simulate`: plans, run by the code of `fanin sim` |
 //! | `repro` | `repro`: papers' figures, by the code of `fanin repro` |
 //! | `testbed` | `testbed`: workloads on real processes, by the code of `fanin testbed` |
+//! | `advise` | `advise`: which switches to buy, by the code of `fanin advise` |
 //! | `table` | `Table`: results as Arrow tables |
 //! | `operator` | `CustomOperator`: operators that jobs bring along |
 //! | `settings` | keyword arguments and the environment become a configuration |
@@ -22,6 +23,7 @@
 
 use pyo3::prelude::*;
 
+mod advise;
 mod communicator;
 mod errors;
 mod given;
@@ -42,6 +44,8 @@ mod watch;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::advise::advise;
     #[pymodule_export]
     use crate::communicator::Communicator;
     #[pymodule_export]

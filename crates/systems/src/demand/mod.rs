@@ -108,6 +108,8 @@ pub struct Demand {
     pub step_legs: Vec<Leg>,
     /// What each step costs its host, in ps.
     pub step_ps: u64,
+    /// Packets of a window that may be answered and not be known to be: acknowledgements come with several.
+    pub answered_late: f64,
     /// The job holds a slot for a window's packets at switches, of which so many bytes fit: `window` packets of payload, so many times.
     pub slots_per_window: f64,
 }
@@ -121,6 +123,7 @@ impl Demand {
             steps: 0,
             step_legs: Vec::new(),
             step_ps: 0,
+            answered_late: 0.0,
             slots_per_window: 0.0,
         }
     }

@@ -23,10 +23,11 @@ pub(super) fn ring(spec: &JobSpec<'_, ()>, parameters: &RingParameters) -> Deman
         if spec.reliable {
             demand.send_control(back.clone(), share / ACKNOWLEDGED_TOGETHER);
         }
-        let window = (f64::from(spec.window) - ACKNOWLEDGED_TOGETHER / 2.0).max(1.0);
+        let window = (f64::from(spec.window) - ACKNOWLEDGED_TOGETHER + 1.0).max(1.0);
         demand.rounds.push(Round { legs: vec![there.clone(), back], share, window, waits_ps: 0 });
         demand.step_legs.push(there);
     }
+    demand.answered_late = if spec.reliable { ACKNOWLEDGED_TOGETHER - 1.0 } else { 0.0 };
     demand.steps = 2 * (count as u32 - 1);
     demand.step_ps = parameters.steps.step_overhead_ps;
     demand
