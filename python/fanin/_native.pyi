@@ -15,10 +15,10 @@ __all__ = [
     "Table",
     "TestbedResults",
     "__version__",
+    "advise",
     "papers",
     "repro",
     "simulate",
-    "advise",
     "testbed",
 ]
 

@@ -119,6 +119,7 @@ const LAYERS: &[Layer] = &[
             "fanin-runtime",
             "fanin-control",
             "fanin-daemon",
+            "fanin-advise",
             "fanin-comm",
             "fanin-plan",
             "fanin-fabric",
