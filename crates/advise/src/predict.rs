@@ -90,6 +90,12 @@ fn adders(prepared: &Prepared) -> Vec<Option<f64>> {
     prepared.topology.links.iter().map(at).collect()
 }
 
+/// What of a full queue is a job's: of fixed windows, as much as is under way; of windows that marks make alike, the same for each.
+fn weight(job: &Asked) -> f64 {
+    let share = job.trip.share.max(1e-9);
+    if job.demand.rule == WindowRule::Fixed { job.trip.window * job.payload / share } else { 1.0 / share }
+}
+
 /// What a job asks for, on the network's links.
 struct Asked {
     demand: Demand,
@@ -203,7 +209,7 @@ impl Model<'_> {
         let of = |(number, job): (usize, &Asked)| Flow {
             loads: job.loads.clone(),
             most: job.trip.most(job.payload),
-            weight: if job.demand.rule == WindowRule::Fixed { job.trip.window * job.payload / job.trip.share.max(1e-9) } else { 1.0 },
+            weight: weight(job),
             bytes: job.bytes.max(1.0),
             start: start(number),
         };

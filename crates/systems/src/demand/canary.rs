@@ -30,8 +30,9 @@ pub(super) fn canary(spec: &JobSpec<'_, ()>, map: &NetworkMap, parameters: &Cana
     for &host in spec.hosts {
         let leaf = leaf_of(map, host)?;
         let (up, down) = (Leg::Cable { from: host, port: leaf.port }, Leg::Cable { from: leaf.node, port: leaf.their_port });
-        // A contribution, or the sum of what it leads; a sum, or what it leads.
-        demand.send_to_be_added(up, 1.0);
+        // A contribution to all that others lead; of what it leads itself it sends the sum, which no switch adds. A sum, or what it leads, comes.
+        demand.send_to_be_added(up.clone(), (count - 1.0) / count);
+        demand.send(up, 1.0 / count);
         demand.send(down, 1.0);
     }
     let mut farthest: (u32, NodeId) = (0, spec.hosts[0]);
@@ -60,7 +61,6 @@ pub(super) fn canary(spec: &JobSpec<'_, ()>, map: &NetworkMap, parameters: &Cana
     }
     rounds(spec, map, parameters, window, &mut demand)?;
     demand.slots_per_window = 0.0;
-    debug_assert!(count > 1.0);
     Ok(demand)
 }
 

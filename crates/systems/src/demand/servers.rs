@@ -62,7 +62,11 @@ fn to_server(
     // What goes up to the server's switch, or past it to the server, and comes back.
     let beyond = |from: NodeId, is_alone: bool, demand: &mut Demand| -> (Vec<Leg>, Vec<Leg>) {
         if meets {
-            let up = Leg::Routed { from, to: at.server_switch, by_first: is_alone, without_last: false };
+            // What a worker sends names the server; what a switch sends, the switch there.
+            let up = match is_alone {
+                true => Leg::Routed { from, to: host, by_first: true, without_last: true },
+                false => Leg::direct(from, at.server_switch),
+            };
             let back = Leg::direct(at.server_switch, from);
             demand.send_to_be_added(up.clone(), share);
             demand.send(back.clone(), share);
