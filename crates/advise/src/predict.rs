@@ -302,8 +302,19 @@ impl Model<'_> {
                     return Some(format!("job {number}: windows are longer than queues, so packets are lost"));
                 }
             }
+            let sums = matches!(self.prepared.jobs[number].system, System::Atp(_) | System::A2tp(_));
+            if sums && !self.is_next_to_a_host(resource) {
+                return Some("marks between switches halve the windows of some of the flows that meet there, and not of others".into());
+            }
         }
         self.unknown_of_systems()
+    }
+
+    /// Whether a link, or the adder behind it, is next to a host.
+    fn is_next_to_a_host(&self, resource: usize) -> bool {
+        let (links, map) = (&self.prepared.topology.links, &self.prepared.topology.map);
+        let cable = &links[resource % links.len()];
+        map.is_host(cable.from) || map.is_host(cable.to)
     }
 
     fn unknown_of_systems(&self) -> Option<String> {
