@@ -49,8 +49,8 @@ impl<'a> Ways<'a> {
                 continue;
             }
             let links = match map.is_host(NodeId(node)) {
-                true => self.from_host(node, to.0, by_first),
-                false => self.from_switch(node, to.0),
+                true => self.out_of_host(node, to.0, by_first),
+                false => self.out_of_switch(node, to.0),
             };
             for (link, part) in self.chosen(node, (from.0, to.0), (flow, job), &links) {
                 found.push((link, share * part));
@@ -67,7 +67,7 @@ impl<'a> Ways<'a> {
         Some(merged(found))
     }
 
-    fn from_host(&self, host: u32, to: u32, by_first: bool) -> Vec<u32> {
+    fn out_of_host(&self, host: u32, to: u32, by_first: bool) -> Vec<u32> {
         let all = self.topology.links_out(NodeId(host));
         if all.len() < 2 || by_first {
             return all.iter().copied().take(1).collect();
@@ -77,7 +77,7 @@ impl<'a> Ways<'a> {
         all.iter().copied().filter(|link| cost(link) == least && least != u32::MAX).collect()
     }
 
-    fn from_switch(&self, at: u32, to: u32) -> Vec<u32> {
+    fn out_of_switch(&self, at: u32, to: u32) -> Vec<u32> {
         match self.routes.ways(at, to) {
             (_, 0) => Vec::new(),
             (link, 1) => vec![link],
@@ -92,7 +92,7 @@ impl<'a> Ways<'a> {
             _ if count < 2 => links.iter().map(|link| (*link, 1.0)).collect(),
             Balancer::Ecmp => {
                 let hash = self.state.hash_of((at, source, to), flow, job);
-                vec![(links[((hash >> 32) * u64::from(count) >> 32) as usize], 1.0)]
+                vec![(links[(((hash >> 32) * u64::from(count)) >> 32) as usize], 1.0)]
             }
             Balancer::Destination => vec![(links[(to % count) as usize], 1.0)],
             _ => links.iter().map(|link| (*link, 1.0 / f64::from(count))).collect(),
