@@ -62,7 +62,7 @@ pub fn trials(folder: &Path, seed: u64, number: u64, systems: &[&'static str]) -
     std::fs::write(folder.join(format!("jobs-{number}.toml")), &jobs).map_err(failed)?;
     let setting = Setting::of(&path, &format!("jobs-{number}.toml"), &jobs)?;
     // Shapes say nothing of switches: all of them aggregate in two cases of three.
-    let able = if network.contains("[network]") { vec![number % 3 != 0; setting.switches.len()] } else { setting.today() };
+    let able = if network.contains("[network]") { vec![!number.is_multiple_of(3); setting.switches.len()] } else { setting.today() };
     let mut found = Vec::new();
     for &system in systems {
         let Ok(mut prepared) = setting.prepare(system, &able, New::default(), 0) else { continue };

@@ -422,7 +422,7 @@ impl Asker<'_> {
         for offer in offers.iter_mut() {
             let value = &offer.steps[offer.best].value;
             let is_near = value.score() >= most * CLOSE;
-            if value.simulated.is_some() || !(value.unknown.is_some() && is_near || self.question.simulate && is_near) {
+            if value.simulated.is_some() || !is_near || (value.unknown.is_none() && !self.question.simulate) {
                 continue;
             }
             let names: Vec<String> = offer.steps[..=offer.best].iter().flat_map(|step| step.switches.clone()).collect();
