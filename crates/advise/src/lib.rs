@@ -5,12 +5,12 @@
 //! | [`setting`] | a network and its jobs; the runs that follow from a system and a set of switches |
 //! | [`value`] | what a system does with a set of switches |
 //! | [`choose`] | which switches to buy, in which order, for which system |
-//! | [`prices`] | what switches cost |
+//! | [`mod@prices`] | what switches cost |
 //! | [`written`], [`page`] | networks as files; a page for people |
 //! | [`draw`] | networks and jobs, drawn at random |
 //! | [`check`] | predictions against simulation |
 //! | [`fluid`] | jobs that share links and adders |
-//! | [`predict`] | what a run of a plan takes, as predicted |
+//! | [`mod@predict`] | what a run of a plan takes, as predicted |
 #![forbid(unsafe_code)]
 
 pub mod check;
