@@ -16,6 +16,7 @@ __all__ = [
     "Table",
     "TestbedResults",
     "__version__",
+    "advise",
     "papers",
     "repro",
     "run_part",
@@ -405,3 +406,17 @@ def testbed(
 
     ``fabric`` and ``workload`` are dictionaries, or texts where the keyword says so, or else the paths of files.
     """
+
+def advise(
+    network: str | PathLike[str],
+    jobs: str | PathLike[str],
+    *,
+    budget: float = 8.0,
+    price_file: str | PathLike[str] | None = None,
+    systems: list[str] | None = None,
+    order: list[str] | None = None,
+    simulate: bool = False,
+    draws: int = 3,
+    out: str | PathLike[str] | None = None,
+) -> tuple[str, str]:
+    """Advice as JSON, and in words."""

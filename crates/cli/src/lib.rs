@@ -29,6 +29,7 @@
 #[macro_use(eprintln, print, println)]
 extern crate fanin_terminal;
 
+mod advise;
 mod allreduce;
 mod bench;
 mod check;
@@ -75,6 +76,7 @@ Examples:
   fanin repro canary --quick --out out/canary
   fanin model a2tp --flows 2..32 --aggregators 450,900
   fanin plan examples/networks/racks.toml --jobs examples/networks/jobs.toml --budget 6
+  fanin advise examples/networks/racks.toml --jobs examples/networks/jobs.toml --budget 6
   fanin workload llama3-70b --dp 8 --tp 8 --pp 8 --micro-batches 16 --out step.toml --summary
   fanin import trace.0.json.gz trace.1.json.gz --out step.toml --summary
   fanin check canary --seeds 100
@@ -101,6 +103,8 @@ enum Command {
     /// Evaluate the formulas of a paper.
     #[command(subcommand)]
     Model(model::ModelArgs),
+    /// Find out what to buy: which system, which switches in which order, what it gains of an iteration and what it does not.
+    Advise(Box<advise::AdviseArgs>),
     /// Find out which switches of a network to replace next by ones that aggregate.
     Plan(planner::PlannerArgs),
     /// Make the workload of a training step from a model's published sizes.
@@ -177,6 +181,7 @@ fn perform(command: &Command) -> ExitCode {
         Command::Trace(args) => return trace::run(args),
         Command::Repro(args) => return repro::run(args),
         Command::Model(args) => return model::run(args),
+        Command::Advise(args) => return advise::run(args),
         Command::Plan(args) => return planner::run(args),
         Command::Workload(args) => return generate::run(args),
         Command::Import(args) => return import::run(args),

@@ -119,6 +119,7 @@ const LAYERS: &[Layer] = &[
             "fanin-runtime",
             "fanin-control",
             "fanin-daemon",
+            "fanin-advise",
             "fanin-comm",
             "fanin-plan",
             "fanin-fabric",
@@ -150,6 +151,12 @@ const LAYERS: &[Layer] = &[
         external: None,
     },
     // What commands do, without arguments, printing and exit codes: for the program, for Python and for other crates.
+    Layer {
+        name: "fanin-advise",
+        internal: &["fanin-core", "fanin-systems", "fanin-sim", "fanin-plan"],
+        internal_dev: &[],
+        external: None,
+    },
     Layer { name: "fanin-pictures", internal: &["fanin-models", "fanin-plan"], internal_dev: &[], external: None },
     Layer { name: "fanin-repro", internal: &["fanin-models", "fanin-pictures", "fanin-plan"], internal_dev: &[], external: None },
     Layer {
@@ -184,7 +191,16 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fanin-fabric", internal: &["fanin-core", "fanin-plan"], internal_dev: &["fanin-sim"], external: Some(&["serde"]) },
     Layer {
         name: "fanin-py",
-        internal: &["fanin-comm", "fanin-foreign", "fanin-plan", "fanin-fabric", "fanin-pictures", "fanin-repro", "fanin-testbed"],
+        internal: &[
+            "fanin-advise",
+            "fanin-comm",
+            "fanin-foreign",
+            "fanin-plan",
+            "fanin-fabric",
+            "fanin-pictures",
+            "fanin-repro",
+            "fanin-testbed",
+        ],
         internal_dev: &[],
         external: None,
     },

@@ -12,6 +12,7 @@
 //! | `elsewhere` | `run_part`, `Sweep`: runs that other processes and machines compute |
 //! | `repro` | `repro`: papers' figures, by the code of `fanin repro` |
 //! | `testbed` | `testbed`: workloads on real processes, by the code of `fanin testbed` |
+//! | `advise` | `advise`: which switches to buy, by the code of `fanin advise` |
 //! | `table` | `Table`: results as Arrow tables |
 //! | `operator` | `CustomOperator`: operators that jobs bring along |
 //! | `settings` | keyword arguments and the environment become a configuration |
@@ -23,6 +24,7 @@
 
 use pyo3::prelude::*;
 
+mod advise;
 mod communicator;
 mod elsewhere;
 mod errors;
@@ -44,6 +46,8 @@ mod watch;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::advise::advise;
     #[pymodule_export]
     use crate::communicator::Communicator;
     #[pymodule_export]

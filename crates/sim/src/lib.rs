@@ -25,6 +25,7 @@
 //! | [`own`] | load balancers, traffic and noise from elsewhere |
 //! | [`series`] | jobs over time |
 //! | [`trace`] | what arrives by links, packet by packet |
+//! | [`ways`] | which links a flow takes, for predictions |
 //! | [`watch`] | blocks of one collective, and queues over time |
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
@@ -71,6 +72,7 @@ pub mod traffic;
 mod uplinks;
 pub mod vectors;
 pub mod watch;
+pub mod ways;
 pub mod workloads;
 
 pub use engine::Simulation;

@@ -52,6 +52,7 @@ mod canary;
 mod collectives;
 mod config;
 mod congestion;
+pub mod demand;
 mod doubling;
 mod draw;
 mod exchange;

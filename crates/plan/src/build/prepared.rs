@@ -136,6 +136,12 @@ impl Prepared {
         Err(self.refuse_job(number, &BuildError::new(key, value, expected)))
     }
 
+    /// A job's configuration, as its system has it in this run.
+    pub fn spec(&self, number: usize) -> JobSpec<'_, ()> {
+        let seed = Random::new(self.scenario.seed, Purpose::Systems, number as u64).bits();
+        JobSpec { id: JobId(number as u16), seed, ..self.jobs[number].spec(()) }
+    }
+
     fn specs<P: Payload + ?Sized>(&self, op: impl Fn(&PreparedJob) -> P::Op) -> Vec<JobSpec<'_, P::Op>> {
         let spec = |(number, job)| {
             let job: &PreparedJob = job;
