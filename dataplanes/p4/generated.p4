@@ -198,6 +198,18 @@ header icrc_h {
 // Its length.
 @noWarn("unused") const bit<16> ICRC_BYTES = 0x4;
 
+// SwitchML, `switchml 2`; in TNA, where a field has whole bytes
+header switchml_tna_h {
+    bit<4> msg_type; // zero
+    bit<1> unused; // zero
+    bit<3> size; // 0 to 3: 32, 64, 128, 256 elements
+    bit<8> job; // job
+    bit<32> tsi; // how often the slot was used before
+    bit<16> place; // version, slot
+    bit<8> e0; // exponent of the slot's next block, signed
+    bit<8> e1; // as `e0`
+}
+
 // Ethernet's number for IPv4.
 @noWarn("unused") const bit<16> KIND_IPV4 = 0x800;
 // IPv4's number for UDP.
