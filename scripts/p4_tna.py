@@ -9,6 +9,7 @@ egress's parser, for v1model hands headers from one to the other; placement, for
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,7 +121,8 @@ def preprocessed(source: Path, defines: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Untranslatable(done.stderr)
-    return done.stdout
+    # Where a macro's argument ends, the preprocessor may leave a blank.
+    return re.sub(r"\s+(?=[>,])", "", done.stdout.replace("> >", ">>"))
 
 
 def block(text: str, at: int) -> int:
@@ -229,11 +231,12 @@ def hashes(text: str) -> str:
     text = re.sub(r"Hash<bit<\d+>>\(HashAlgorithm_t\.\w+\) \w+;", "", text)
 
     def one(match: re.Match[str]) -> str:
-        target, name, data = match.groups()
+        target, cast, name, data = match.groups()
         bits, kind = declared[name]
-        return f"hash({target}, HashAlgorithm.{kind.lower()}, {bits}w0, {data}, {bits + 1}w{1 << bits});"
+        call = f"hash(of_{name}, HashAlgorithm.{kind.lower()}, {bits}w0, {data}, {bits + 1}w{1 << bits});"
+        return f"bit<{bits}> of_{name}; {call} {target} = {cast or ''}of_{name};"
 
-    return re.sub(r"([\w.]+) = (\w+)\.get\((\{[^}]*\})\);", one, text)
+    return re.sub(r"([\w.]+) = (\([\w<>]+\) )?(\w+)\.get\((\{[^}]*\})\);", one, text)
 
 
 def removed(text: str, kind: str, name: str) -> str:
@@ -303,8 +306,19 @@ def commands_of_switchml(text: str, defines: dict[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def commands_of_canary(text: str, defines: dict[str, int]) -> str:
+    """The control plane's commands for Canary's program, which gets its last pass's first cell as well."""
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("table_set_default own set_own "):
+            last = int(line.split()[8])
+            line += f" {last << defines['CANARY_PLACE_BITS']}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 #: By program, what makes its commands of those for v1model.
-COMMANDS: dict[str, Callable[[str, dict[str, int]], str]] = {"switchml": commands_of_switchml}
+COMMANDS: dict[str, Callable[[str, dict[str, int]], str]] = {"switchml": commands_of_switchml, "canary": commands_of_canary}
 
 #: A packet: when it comes, by which port, its frame.
 Coming = tuple[int, int, bytes]
@@ -344,5 +358,56 @@ def seen_of_switchml(packets: Sequence[Coming], formats: Formats, defines: dict[
         yield at, port, frame
 
 
+#: Clock packets, by Ethernet's type.
+CLOCK = b"\x88\xb6"
+#: Of a trace; clock packets that say more are damaged.
+SCANS_MAX = 1_000
+#: Contributions in a packet of a trace; packets that say more are damaged.
+HOSTS_MAX = 1_000
+#: So much longer bmv2 lets a packet become.
+GROWTH_BYTES = 512
+
+
+def seen_of_canary(packets: Sequence[Coming], formats: Formats, defines: dict[str, int], switch: dict[str, Any]) -> Iterator[Coming]:
+    """Packets that the program in TNA judges as the state machine does: those of a wrong length, and clock packets for more descriptors than
+    there are, are others. So are clock packets for sums that are longer by more than bmv2 lets a packet grow.
+
+    Others are contributions of so many hosts that their number saturates: the program subtracts what is missing.
+
+    Time is 16 bits of scans, of which half are the past: it begins with 1 here, for a switch's is 0 before its first clock packet.
+    """
+    del defines
+    full = 33 + 4 * switch["elements"]
+    first = None
+    for at, port, frame in packets:
+        if len(frame) != full:
+            continue
+        if frame[12:14] == CLOCK:
+            batch, entry = struct.unpack(">II", frame[14:22])
+            first = batch if first is None else first
+            scans = batch - first + 1 & 0xFFFF_FFFF
+            if entry >= switch["descriptors"] or full > GROWTH_BYTES or scans > SCANS_MAX:
+                continue
+            frame = frame[:14] + struct.pack(">I", scans) + frame[18:]
+        if formats(frame).get("canary.counter", 0) <= HOSTS_MAX:
+            yield at, port, frame
+
+
 #: By program, the packets of a trace that are played.
-SEEN: dict[str, Callable[[Sequence[Coming], Formats, dict[str, int], dict[str, Any]], Iterator[Coming]]] = {"switchml": seen_of_switchml}
+SEEN: dict[str, Callable[[Sequence[Coming], Formats, dict[str, int], dict[str, Any]], Iterator[Coming]]] = {
+    "switchml": seen_of_switchml,
+    "canary": seen_of_canary,
+}
+
+
+def of_canary(switch: dict[str, Any]) -> dict[str, int]:
+    """What Canary's program is compiled with for a switch, which gets a power of two of descriptors."""
+    bits = max(switch["descriptors"].bit_length() - 1, 0)
+    switch["descriptors"] = 1 << bits
+    return {"CANARY_PLACE_BITS": bits, "SHARD_PORTS": -(-len(switch["neighbours"]) // switch["shards"])}
+
+
+#: By program, what it is compiled with for a switch, which may be changed for it.
+SIZES: dict[str, Callable[[dict[str, Any]], dict[str, int]]] = {"canary": of_canary}
+#: By program and type of Ethernet: bytes of packets that are shorter here.
+SHORT = {("canary", CLOCK): 22}

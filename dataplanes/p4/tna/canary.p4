@@ -1,0 +1,875 @@
+/* Canary's switch (TNA): descriptors by hash, timeouts by clock packets of the packet generator, restoration (Canary 3 to 5).
+ * ../canary.p4 is the same on v1model.
+ *
+ * Each register is one stateful unit's, which a packet accesses once, and the stages say in which order. So what depends on a later register
+ * comes by again: a sum on its way down, and a clock packet that finds a descriptor whose time is over, learn first that the block was sent
+ * on, and free the descriptor in a second pass. What they read then is what stragglers have left up to there.
+ *
+ * In place of a phase and two counts there is what is missing of a block: `missing` contributions, 0 or less of them where it was sent on.
+ */
+#include "include/arch.p4"
+#include "../generated.p4"
+
+/* Descriptors: a power of two, for a hash has bits. */
+#ifndef CANARY_PLACE_BITS
+#define CANARY_PLACE_BITS 15
+#endif
+#define CELLS (1 << CANARY_PLACE_BITS)
+/* Ports of a shard (Canary 4.2), which has 2 to so many groups: 8, or fewer where a switch has at most 4 shards. */
+#ifndef SHARD_PORTS
+#define SHARD_PORTS 8
+#endif
+#define DO_ELEMENTS(DO) ELEMENTS(DO)
+#define PASS_FIELDS   \
+    bit<8> step;      \
+    bit<32> ports0;   \
+    bit<32> ports1;
+#include "include/elements.p4"
+
+/* What a packet does to a descriptor. */
+const bit<8> STEP_NONE = 0;
+const bit<8> STEP_REDUCE = 1;    // a contribution, as it comes
+const bit<8> STEP_DOWN = 2;      // a sum on its way down
+const bit<8> STEP_CLOCK = 3;     // looks whether it is time
+const bit<8> STEP_RELEASE = 4;   // the sum's second pass
+const bit<8> STEP_FORGET = 5;    // the clock packet's second pass
+const bit<8> STEP_FIRST = 6;     // a contribution that has taken a descriptor
+const bit<8> STEP_NEXT = 7;      // a contribution to the descriptor's block
+const bit<8> STEP_COLLIDES = 8;  // a contribution to another block
+
+/* In place of what is missing: sent on, and something has come since; nobody's. */
+const bit<32> GONE = 0x80000000;
+const bit<32> IDLE = 0xc0000000;
+
+struct headers_t {
+    pass_h pass;
+    ethernet_h ethernet;
+    canary_h canary;
+    clock_h clock;
+    elements_h elements;
+}
+
+struct meta_t {
+    bit<32> own_ip;
+    bit<16> own_number;
+    bit<16> timeout;     // scans until a block is sent on
+    bit<16> lifetime;    // scans until a descriptor that was sent on is given up
+    bit<32> ports0;      // all there are
+    bit<32> ports1;
+    bit<8> last;         // number of the last pass
+    bit<16> last_cell;   // the first cell of that pass
+    bit<32> bit0;        // of the port that the packet came by
+    bit<32> bit1;
+    bit<1> is_own;
+    bit<1> is_clock;
+    bit<16> batch;       // of a clock packet
+    bit<16> now;
+    bit<16> deadline;    // what was taken up to then is sent on
+    bit<16> grave;       // what was sent on up to then is given up
+    bit<32> left;        // contributions that are missing behind this packet
+    bit<32> counter;
+    bit<32> all_hosts;
+    bit<32> sum_of;      // contributions in what is sent on
+    bit<4> owner;        // whose the descriptor is: the predicate of `owners`
+    bit<1> due;
+    bit<1> over;
+    bit<1> sends;
+    bit<1> returns;      // comes by again for the descriptor
+    bit<32> id;
+    bit<32> leader;
+    bit<32> hosts;
+    bit<32> stray0;
+    bit<32> stray1;
+    bit<16> set;         // ports of a shard
+}
+
+struct egress_meta_t { }
+
+parser CanaryIngressParser(packet_in packet, out headers_t hdr, out meta_t meta, out ingress_intrinsic_metadata_t standard) {
+    state start {
+        packet.extract(standard);
+        packet.advance(PORT_METADATA_SIZE);
+        transition select(standard.ingress_port) {
+            AGAIN_PORT: again;
+            default: ethernet;
+        }
+    }
+
+    state again {
+        packet.extract(hdr.pass);
+        packet.extract(hdr.ethernet);
+        transition select(hdr.pass.step, hdr.ethernet.kind) {
+            (STEP_FORGET, _): clock;
+            default: canary_again;
+        }
+    }
+
+    state canary_again {
+        packet.extract(hdr.canary);
+        transition select(hdr.pass.op) {
+            DO_SET: elements;
+            DO_ADD: elements;
+            default: accept;
+        }
+    }
+
+    state ethernet {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.kind) {
+            KIND_CANARY: canary;
+            KIND_CLOCK: clock;
+            default: accept;
+        }
+    }
+
+    state clock {
+        packet.extract(hdr.clock);
+        transition accept;
+    }
+
+    // Elements stay where they are in packets that are not added.
+    state canary {
+        packet.extract(hdr.canary);
+        transition select(hdr.canary.bypass, hdr.canary.multicast, hdr.canary.kind) {
+            (0, 0, CANARY_REDUCE): elements;
+            default: accept;
+        }
+    }
+
+    state elements {
+        packet.extract(hdr.elements);
+        transition accept;
+    }
+}
+
+struct owner_t {
+    bit<32> id;
+    bit<32> taken;
+}
+
+/* Registers of one word: what the steps do to it. */
+#define WORD(name, type, in_, out_)                                            \
+    Register<type, bit<16>>(CELLS) name;                                       \
+    RegisterAction<type, bit<16>, type>(name) put_##name = {                   \
+        void apply(inout type held, out type result) {                         \
+            held = in_;                                                        \
+            result = held;                                                     \
+        }                                                                      \
+    };                                                                         \
+    RegisterAction<type, bit<16>, type>(name) get_##name = {                   \
+        void apply(inout type held, out type result) {                         \
+            result = held;                                                     \
+        }                                                                      \
+    };                                                                         \
+    action write_##name() { out_ = put_##name.execute(hdr.pass.cell); }        \
+    action read_##name() { out_ = get_##name.execute(hdr.pass.cell); }         \
+    table use_##name {                                                         \
+        key = { hdr.pass.step: exact; }                                        \
+        actions = { write_##name; read_##name; NoAction; }                     \
+        const default_action = NoAction();                                     \
+        const entries = {                                                      \
+            STEP_FIRST: write_##name();                                        \
+            STEP_NEXT: read_##name();                                          \
+            STEP_CLOCK: read_##name();                                         \
+        }                                                                      \
+        size = 4;                                                              \
+    }
+
+#define CHILDREN(n)                                                            \
+    Register<bit<32>, bit<16>>(CELLS) children##n;                             \
+    RegisterAction<bit<32>, bit<16>, bit<32>>(children##n) set_child##n = {    \
+        void apply(inout bit<32> held, out bit<32> result) {                   \
+            held = meta.bit##n;                                                \
+            result = held;                                                     \
+        }                                                                      \
+    };                                                                         \
+    RegisterAction<bit<32>, bit<16>, bit<32>>(children##n) add_child##n = {    \
+        void apply(inout bit<32> held, out bit<32> result) {                   \
+            held = held | meta.bit##n;                                         \
+            result = held;                                                     \
+        }                                                                      \
+    };                                                                         \
+    RegisterAction<bit<32>, bit<16>, bit<32>>(children##n) get_children##n = { \
+        void apply(inout bit<32> held, out bit<32> result) {                   \
+            result = held & ~hdr.pass.ports##n;                                \
+        }                                                                      \
+    };                                                                         \
+    action first_child##n() { set_child##n.execute(hdr.pass.cell); }           \
+    action next_child##n() { add_child##n.execute(hdr.pass.cell); }            \
+    action all_children##n() { hdr.pass.ports##n = get_children##n.execute(hdr.pass.cell); } \
+    table use_children##n {                                                    \
+        key = { hdr.pass.step: exact; }                                        \
+        actions = { first_child##n; next_child##n; all_children##n; NoAction; } \
+        const default_action = NoAction();                                     \
+        const entries = {                                                      \
+            STEP_FIRST: first_child##n();                                      \
+            STEP_NEXT: next_child##n();                                        \
+            STEP_RELEASE: all_children##n();                                   \
+        }                                                                      \
+        size = 4;                                                              \
+    }
+
+/* A block's descriptor, and what a packet does to it. */
+control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
+    Register<owner_t, bit<16>>(CELLS) owners;
+    Register<bit<16>, bit<16>>(CELLS) stamps; // when the descriptor was taken
+    Register<bit<32>, bit<16>>(CELLS) missing;
+    Register<bit<16>, bit<16>>(CELLS) ends;   // when it was sent on
+    WORD(leaders, bit<32>, hdr.canary.dst, meta.leader)
+    WORD(host_counts, bit<32>, meta.all_hosts, meta.hosts)
+    CHILDREN(0)
+    CHILDREN(1)
+
+    RegisterAction<owner_t, bit<16>, bit<4>>(owners) take = {
+        void apply(inout owner_t held, out bit<4> result) {
+            result = this.predicate(held.id == hdr.canary.id, held.taken == 0);
+            if (held.taken == 0) {
+                held.id = hdr.canary.id;
+                held.taken = 1;
+            }
+        }
+    };
+    RegisterAction<owner_t, bit<16>, bit<4>>(owners) look = {
+        void apply(inout owner_t held, out bit<4> result) {
+            result = this.predicate(held.id == hdr.canary.id, held.taken == 0);
+        }
+    };
+    RegisterAction<owner_t, bit<16>, bit<32>>(owners) whose = {
+        void apply(inout owner_t held, out bit<32> result) {
+            result = held.id;
+        }
+    };
+    RegisterAction<owner_t, bit<16>, bit<32>>(owners) release = {
+        void apply(inout owner_t held, out bit<32> result) {
+            held.taken = 0;
+            result = held.id;
+        }
+    };
+    action owner_take() { meta.owner = take.execute(hdr.pass.cell); }
+    action owner_look() { meta.owner = look.execute(hdr.pass.cell); }
+    action owner_read() { meta.id = whose.execute(hdr.pass.cell); }
+    action owner_release() { release.execute(hdr.pass.cell); }
+    table use_owners {
+        key = { hdr.pass.step: exact; }
+        actions = { owner_take; owner_look; owner_read; owner_release; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            STEP_REDUCE: owner_take();
+            STEP_DOWN: owner_look();
+            STEP_CLOCK: owner_read();
+            STEP_RELEASE: owner_release();
+            STEP_FORGET: owner_release();
+        }
+        size = 8;
+    }
+
+    action is(bit<8> step) {
+        hdr.pass.step = step;
+    }
+    // The predicate: 1 another's, 2 this block's, 4 and 8 nobody's.
+    table see_owner {
+        key = { hdr.pass.step: exact; meta.owner: exact; }
+        actions = { is; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (STEP_REDUCE, 1): is(STEP_COLLIDES);
+            (STEP_REDUCE, 2): is(STEP_NEXT);
+            (STEP_REDUCE, 4): is(STEP_FIRST);
+            (STEP_REDUCE, 8): is(STEP_FIRST);
+            (STEP_DOWN, 1): is(STEP_NONE);
+            (STEP_DOWN, 4): is(STEP_NONE);
+            (STEP_DOWN, 8): is(STEP_NONE);
+        }
+        size = 8;
+    }
+
+    RegisterAction<bit<16>, bit<16>, bit<1>>(stamps) put_stamp = {
+        void apply(inout bit<16> held, out bit<1> result) {
+            held = meta.now;
+            result = 0;
+        }
+    };
+    RegisterAction<bit<16>, bit<16>, bit<1>>(stamps) see_stamp = {
+        void apply(inout bit<16> held, out bit<1> result) {
+            result = 0;
+            if ((int<16>) (meta.deadline - held) >= 0) {
+                result = 1;
+            }
+        }
+    };
+    action stamp() { meta.due = put_stamp.execute(hdr.pass.cell); }
+    action is_due() { meta.due = see_stamp.execute(hdr.pass.cell); }
+    table use_stamps {
+        key = { hdr.pass.step: exact; }
+        actions = { stamp; is_due; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            STEP_FIRST: stamp();
+            STEP_CLOCK: is_due();
+        }
+        size = 2;
+    }
+
+    RegisterAction<bit<32>, bit<16>, bit<32>>(missing) first_missing = {
+        void apply(inout bit<32> held, out bit<32> result) {
+            held = meta.left;
+            result = held;
+        }
+    };
+    RegisterAction<bit<32>, bit<16>, bit<32>>(missing) next_missing = {
+        void apply(inout bit<32> held, out bit<32> result) {
+            if ((int<32>) held > 0) {
+                held = held - meta.counter;
+            } else {
+                held = GONE;
+            }
+            result = held;
+        }
+    };
+    RegisterAction<bit<32>, bit<16>, bit<32>>(missing) due_missing = {
+        void apply(inout bit<32> held, out bit<32> result) {
+            result = held;
+            if ((int<32>) held > 0) {
+                held = GONE;
+            }
+        }
+    };
+    RegisterAction<bit<32>, bit<16>, bit<32>>(missing) see_missing = {
+        void apply(inout bit<32> held, out bit<32> result) {
+            result = held;
+        }
+    };
+    action begin() { meta.left = first_missing.execute(hdr.pass.cell); }
+    action join() { meta.left = next_missing.execute(hdr.pass.cell); }
+    action end() { meta.left = due_missing.execute(hdr.pass.cell); }
+    action see() { meta.left = see_missing.execute(hdr.pass.cell); }
+    table use_missing {
+        key = { hdr.pass.step: exact; meta.due: ternary; }
+        actions = { begin; join; end; see; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (STEP_FIRST, _): begin();
+            (STEP_NEXT, _): join();
+            (STEP_CLOCK, 1): end();
+            (STEP_DOWN, _): see();
+            (STEP_RELEASE, _): begin();
+            (STEP_FORGET, _): begin();
+        }
+        size = 8;
+    }
+
+    // `canary 5.2`, 2 and 3: the first packet of a block takes the descriptor, others are added; the leader sends none.
+    action store() {
+        hdr.pass.op = DO_SET;
+    }
+    action add() {
+        hdr.pass.op = DO_ADD;
+    }
+    action store_and_send() {
+        hdr.pass.op = DO_SET;
+        hdr.pass.then = THEN_ROUTE;
+        meta.sends = 1;
+    }
+    action add_and_send() {
+        hdr.pass.op = DO_ADD;
+        hdr.pass.then = THEN_ROUTE;
+        meta.sends = 1;
+    }
+    // `canary 5.2`, 4: a straggler goes on at once; the broadcast will find its way back.
+    action straggle() {
+        hdr.pass.then = THEN_ROUTE;
+    }
+    // `canary 5.2`, 5: a collision. The leader is told whom the broadcast will not reach, and no switch touches the packet any more.
+    action collide() {
+        hdr.canary.switch_addr = meta.own_number;
+        hdr.canary.children = (bit<32>) port;
+        hdr.canary.bypass = 1;
+        hdr.pass.then = THEN_ROUTE;
+    }
+    // `canary 5.3`: the clock packet carries the sum on.
+    action time_out() {
+        hdr.clock.setInvalid();
+        hdr.canary.setValid();
+        hdr.canary.id = meta.id;
+        hdr.ethernet.kind = KIND_CANARY;
+        hdr.pass.op = DO_GET;
+        hdr.pass.number = meta.last;
+        hdr.pass.cell = hdr.pass.cell + meta.last_cell;
+        hdr.pass.then = THEN_ROUTE;
+        meta.sends = 1;
+    }
+    // Sent on: the time of that is looked at.
+    action is_sent() {
+        meta.over = 1;
+    }
+    // `canary 5.5`: comes by again, to free the descriptor and to go to the children.
+    action go_down() {
+        hdr.pass.step = STEP_RELEASE;
+        meta.returns = 1;
+        hdr.pass.ports0 = meta.bit0;
+        hdr.pass.ports1 = meta.bit1;
+    }
+    action to_children() {
+        hdr.pass.then = THEN_SHARD;
+    }
+    table judge {
+        key = { hdr.pass.step: exact; meta.due: ternary; meta.left: ternary; }
+        actions = { store; add; store_and_send; add_and_send; straggle; collide; time_out; is_sent; go_down; to_children; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (STEP_FIRST, _, 0): store_and_send();
+            (STEP_FIRST, _, _): store();
+            (STEP_NEXT, _, 0): add_and_send();
+            (STEP_NEXT, _, 0xffff0000 &&& 0xffff0000): add_and_send();
+            (STEP_NEXT, _, 0x80000000 &&& 0x80000000): straggle();
+            (STEP_NEXT, _, _): add();
+            (STEP_COLLIDES, _, _): collide();
+            (STEP_CLOCK, 1, IDLE): NoAction();
+            (STEP_CLOCK, 1, 0): is_sent();
+            (STEP_CLOCK, 1, 0x80000000 &&& 0x80000000): is_sent();
+            (STEP_CLOCK, 1, _): time_out();
+            (STEP_DOWN, _, 0): go_down();
+            (STEP_DOWN, _, 0x80000000 &&& 0x80000000): go_down();
+            (STEP_RELEASE, _, _): to_children();
+        }
+        size = 16;
+    }
+
+    RegisterAction<bit<16>, bit<16>, bit<1>>(ends) put_end = {
+        void apply(inout bit<16> held, out bit<1> result) {
+            held = meta.now;
+            result = 0;
+        }
+    };
+    // `canary 5.10`
+    RegisterAction<bit<16>, bit<16>, bit<1>>(ends) see_end = {
+        void apply(inout bit<16> held, out bit<1> result) {
+            result = 0;
+            if ((int<16>) (meta.grave - held) >= 0) {
+                result = 1;
+            }
+        }
+    };
+
+    action count_sum() {
+        meta.sum_of = meta.hosts - meta.left;
+    }
+    table to_count_sum {
+        actions = { count_sum; }
+        const default_action = count_sum();
+        size = 1;
+    }
+    action leave_leader_out() {
+        meta.sum_of = meta.sum_of - 1;
+    }
+    table sum_without_leader {
+        actions = { leave_leader_out; }
+        const default_action = leave_leader_out();
+        size = 1;
+    }
+
+    action send() {
+        hdr.canary.dst = meta.leader;
+        hdr.canary.counter = meta.sum_of[15:0];
+        hdr.canary.hosts = meta.hosts[15:0];
+        hdr.canary.children = 0;
+        hdr.canary.switch_addr = 0;
+        hdr.canary.bypass = 0;
+        hdr.canary.multicast = 0;
+        hdr.canary.reserved = 0;
+        hdr.canary.kind = CANARY_REDUCE;
+    }
+
+    apply {
+        use_owners.apply();
+        see_owner.apply();
+        use_stamps.apply();
+        use_missing.apply();
+        use_leaders.apply();
+        use_host_counts.apply();
+        use_children0.apply();
+        use_children1.apply();
+        bit<16> place = hdr.pass.cell;
+        judge.apply();
+        if (meta.sends == 1) {
+            put_end.execute(place);
+            to_count_sum.apply();
+            sum_without_leader.apply();
+            send();
+        } else if (meta.over == 1) {
+            bit<1> is_old = see_end.execute(place);
+            if (is_old == 1) {
+                hdr.pass.step = STEP_FORGET;
+                meta.returns = 1;
+            }
+        }
+    }
+}
+
+control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_metadata_t standard,
+                      in ingress_intrinsic_metadata_from_parser_t parsed, inout ingress_intrinsic_metadata_for_deparser_t deparsed,
+                      inout ingress_intrinsic_metadata_for_tm_t manager) {
+    // The scan that the last clock packet was of.
+    Register<bit<16>, bit<1>>(1) scans;
+    RegisterAction<bit<16>, bit<1>, bit<16>>(scans) put_scan = {
+        void apply(inout bit<16> held, out bit<16> result) {
+            held = meta.batch;
+            result = held;
+        }
+    };
+    RegisterAction<bit<16>, bit<1>, bit<16>>(scans) get_scan = {
+        void apply(inout bit<16> held, out bit<16> result) {
+            result = held;
+        }
+    };
+    Hash<bit<CANARY_PLACE_BITS>>(HashAlgorithm_t.CRC32) hash_of_id;
+
+    Descriptor() descriptor;
+    Pass() one_pass;
+
+    action set_own(bit<32> ip, bit<16> number, bit<32> descriptors, bit<16> timeout, bit<16> lifetime, bit<8> last, bit<64> ports,
+                   bit<8> width, bit<16> last_cell) {
+        meta.own_ip = ip;
+        meta.own_number = number;
+        meta.timeout = timeout;
+        meta.lifetime = lifetime;
+        meta.last = last;
+        meta.last_cell = last_cell;
+        meta.ports0 = ports[31:0];
+        meta.ports1 = ports[63:32];
+    }
+
+    // `descriptors` and `width` are the program's: CANARY_PLACE_BITS, SHARD_PORTS.
+    @name(".own")
+    table own {
+        actions = { @name(".set_own") set_own; NoAction; }
+        default_action = NoAction();
+        size = 1;
+    }
+
+    action tick() {
+        meta.is_clock = 1;
+    }
+
+    // Clock packets are taken from the packet generator only: those of a host would end blocks before their time.
+    @name(".generator")
+    table generator {
+        key = { standard.ingress_port: exact; }
+        actions = { @name(".tick") tick; NoAction; }
+        const default_action = NoAction();
+        size = 4;
+    }
+
+    action set_port_bit(bit<64> port_bit) {
+        meta.bit0 = port_bit[31:0];
+        meta.bit1 = port_bit[63:32];
+    }
+
+    // "The one-hot encoding of the input port is retrieved" (Canary 4.2).
+    @name(".one_hot")
+    table one_hot {
+        key = { standard.ingress_port: exact; }
+        actions = { @name(".set_port_bit") set_port_bit; NoAction; }
+        const default_action = NoAction();
+        size = 64;
+    }
+
+    action to_port(bit<9> port) {
+        manager.ucast_egress_port = port;
+    }
+
+    action drop() {
+        deparsed.drop_ctl = 1;
+    }
+
+    // Ways to hosts and switches.
+    @name(".route")
+    table route {
+        key = { hdr.canary.dst: exact; }
+        actions = { @name(".to_port") to_port; drop; }
+        const default_action = drop();
+        size = 4096;
+    }
+
+    action pass_on() {
+        hdr.pass.then = THEN_ROUTE;
+    }
+    action restore() {
+        hdr.pass.then = THEN_SHARD;
+    }
+    action is_reduce() {
+        hdr.pass.step = STEP_REDUCE;
+    }
+    action is_down() {
+        hdr.pass.step = STEP_DOWN;
+    }
+    // What a packet is. Fields that a kind does not use are zero.
+    table form {
+        key = {
+            hdr.canary.kind: ternary;
+            meta.is_own: ternary;
+            hdr.canary.bypass: ternary;
+            hdr.canary.multicast: ternary;
+            hdr.canary.reserved: ternary;
+            hdr.canary.counter: ternary;
+            hdr.canary.hosts: ternary;
+            hdr.canary.switch_addr: ternary;
+            hdr.canary.children: ternary;
+            hdr.canary.dst: ternary;
+        }
+        actions = { pass_on; restore; is_reduce; is_down; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (CANARY_FAILED, _, _, _, _, _, _, _, _, _): pass_on();
+            (CANARY_RESTORE, 1, 1, 0, 0, 0, 0, 0, 0 &&& 0xfffc0000, _): restore();
+            (CANARY_RESTORE, 1, _, _, _, _, _, _, _, _): NoAction();
+            (_, _, 1, _, _, _, _, _, _, _): pass_on();
+            (CANARY_BROADCAST, _, 0, 1, 0, 0, 0, 0, 0, 0): is_down();
+            (CANARY_REDUCE, _, 0, 0, 0, 0, _, _, _, _): NoAction();
+            (CANARY_REDUCE, _, 0, 0, 0, _, _, 0, 0, _): is_reduce();
+        }
+        size = 8;
+    }
+
+    // `canary 5.6`: the sum for children whom a collision kept out of the descriptor. A shard here has 16 ports, whatever the groups have.
+    action restore_shard0() { hdr.pass.ports0[15:0] = hdr.canary.children[15:0]; }
+    action restore_shard1() { hdr.pass.ports0[31:16] = hdr.canary.children[15:0]; }
+    action restore_shard2() { hdr.pass.ports1[15:0] = hdr.canary.children[15:0]; }
+    action restore_shard3() { hdr.pass.ports1[31:16] = hdr.canary.children[15:0]; }
+    table restored {
+        key = { hdr.canary.children[31:16]: exact @name("shard"); }
+        actions = { restore_shard0; restore_shard1; restore_shard2; restore_shard3; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            0: restore_shard0();
+            1: restore_shard1();
+            2: restore_shard2();
+            3: restore_shard3();
+        }
+        size = 4;
+    }
+    action find_strays() {
+        meta.stray0 = hdr.pass.ports0 & ~meta.ports0;
+        meta.stray1 = hdr.pass.ports1 & ~meta.ports1;
+    }
+    table strays {
+        actions = { find_strays; }
+        const default_action = find_strays();
+        size = 1;
+    }
+
+    action count_left() {
+        meta.all_hosts = (bit<32>) hdr.canary.hosts;
+        meta.counter = (bit<32>) hdr.canary.counter;
+    }
+    table to_count {
+        actions = { count_left; }
+        const default_action = count_left();
+        size = 1;
+    }
+
+    // The same in tables of their own, for each is a stage's: the compiler would make one expression of them.
+    action subtract() {
+        meta.left = meta.all_hosts - meta.counter;
+    }
+    table to_subtract {
+        actions = { subtract; }
+        const default_action = subtract();
+        size = 1;
+    }
+    // The leader sends none.
+    action leave_leader_out() {
+        meta.left = meta.left - 1;
+    }
+    table without_leader {
+        actions = { leave_leader_out; }
+        const default_action = leave_leader_out();
+        size = 1;
+    }
+
+    // Canary 4.2: one shard of the ports after the other; `target` is the shard's number. Each group but those of the last shard has the packet
+    // come by again. So this header goes along, and is taken off on the way out.
+#define SHARD(n, word, at)                                                                       \
+    action shard##n() {                                                                          \
+        meta.set = (bit<16>) hdr.pass.ports##word[(at + 1) * SHARD_PORTS - 1:at * SHARD_PORTS];  \
+        manager.mcast_grp_a = 1 + (n << SHARD_PORTS);                                            \
+        hdr.pass.target = n + 1;                                                                 \
+    }
+    SHARD(0, 0, 0) SHARD(1, 0, 1) SHARD(2, 0, 2) SHARD(3, 0, 3)
+    SHARD(4, 1, 0) SHARD(5, 1, 1) SHARD(6, 1, 2) SHARD(7, 1, 3)
+    table shard {
+        key = { hdr.pass.target: exact; }
+        actions = { shard0; shard1; shard2; shard3; shard4; shard5; shard6; shard7; drop; }
+        const default_action = drop();
+        const entries = {
+            0: shard0();
+            1: shard1();
+            2: shard2();
+            3: shard3();
+            4: shard4();
+            5: shard5();
+            6: shard6();
+            7: shard7();
+        }
+        size = 8;
+    }
+    action find_group() {
+        manager.mcast_grp_a = manager.mcast_grp_a + meta.set;
+    }
+    table group {
+        actions = { find_group; }
+        const default_action = find_group();
+        size = 1;
+    }
+
+    apply {
+        bit<1> again = 0;
+        bit<1> decides = 1;
+        own.apply();
+        if (hdr.pass.isValid()) {
+            if (hdr.pass.step == STEP_NONE) {
+                decides = 0;
+            }
+        } else {
+            hdr.pass.setValid();
+            hdr.pass.op = DO_NOTHING;
+            hdr.pass.number = 0;
+            hdr.pass.left = 0;
+            hdr.pass.then = THEN_DROP;
+            hdr.pass.target = 0;
+            hdr.pass.cell = 0;
+            hdr.pass.step = STEP_NONE;
+            hdr.pass.ports0 = 0;
+            hdr.pass.ports1 = 0;
+            if (hdr.canary.isValid()) {
+                one_hot.apply();
+                if (hdr.canary.dst == meta.own_ip) {
+                    meta.is_own = 1;
+                }
+                hdr.pass.left = meta.last;
+                hdr.pass.cell = (bit<16>) hash_of_id.get({ hdr.canary.id });
+                to_count.apply();
+                to_subtract.apply();
+                without_leader.apply();
+                form.apply();
+                if (hdr.pass.step == STEP_REDUCE && (meta.left[31:31] == 1 || parsed.parser_err != PARSER_ERROR_OK)) {
+                    hdr.pass.step = STEP_NONE;
+                }
+                if (hdr.pass.then == THEN_SHARD) {
+                    restored.apply();
+                    strays.apply();
+                    if (meta.stray0 != 0 || meta.stray1 != 0) {
+                        hdr.pass.then = THEN_DROP;
+                    }
+                }
+            } else if (hdr.clock.isValid()) {
+                generator.apply();
+                if (meta.is_clock == 1) {
+                    meta.batch = hdr.clock.batch[15:0];
+                    hdr.pass.cell = hdr.clock.entry[15:0];
+                    hdr.pass.step = STEP_CLOCK;
+                }
+            }
+        }
+        if (meta.is_clock == 1) {
+            meta.now = put_scan.execute(0);
+        } else {
+            meta.now = get_scan.execute(0);
+        }
+        meta.deadline = meta.now - meta.timeout;
+        meta.grave = meta.now - meta.lifetime;
+        if (hdr.pass.step == STEP_RELEASE || hdr.pass.step == STEP_FORGET) {
+            meta.left = IDLE;
+        }
+        if (decides == 1) {
+            descriptor.apply(hdr, meta, standard.ingress_port);
+            if (meta.returns == 0) {
+                hdr.pass.step = STEP_NONE;
+            }
+        }
+        if (hdr.pass.then == THEN_SHARD && hdr.pass.target == 0) {
+            hdr.canary.dst = 0;
+            hdr.canary.children = 0;
+            hdr.canary.bypass = 0;
+            hdr.canary.multicast = 1;
+            hdr.canary.kind = CANARY_BROADCAST;
+        }
+#if DECIDES_FIRST
+        if (decides == 1) {
+            if (hdr.pass.op != DO_NOTHING) {
+                again = 1;
+            }
+        } else {
+#else
+        {
+#endif
+            one_pass.apply(hdr.pass, hdr.elements, again);
+        }
+        if (again == 1 || meta.returns == 1) {
+            manager.ucast_egress_port = AGAIN_PORT;
+        } else if (hdr.pass.then == THEN_SHARD) {
+            shard.apply();
+            group.apply();
+        } else if (hdr.pass.then == THEN_ROUTE) {
+            route.apply();
+        } else {
+            drop();
+        }
+    }
+}
+
+control CanaryIngressDeparser(packet_out packet, inout headers_t hdr, in meta_t meta,
+                              in ingress_intrinsic_metadata_for_deparser_t deparsed) {
+    apply {
+        packet.emit(hdr);
+    }
+}
+
+parser CanaryEgressParser(packet_in packet, out headers_t hdr, out egress_meta_t meta, out egress_intrinsic_metadata_t standard) {
+    // What follows stays where it is.
+    state start {
+        packet.extract(standard);
+        packet.extract(hdr.pass);
+        packet.extract(hdr.ethernet);
+        transition accept;
+    }
+}
+
+control CanaryEgress(inout headers_t hdr, inout egress_meta_t meta, in egress_intrinsic_metadata_t standard,
+                     in egress_intrinsic_metadata_from_parser_t parsed, inout egress_intrinsic_metadata_for_deparser_t deparsed,
+                     inout egress_intrinsic_metadata_for_output_port_t output) {
+    action set_neighbour(bit<48> own, bit<48> mac) {
+        hdr.ethernet.src = own;
+        hdr.ethernet.dst = mac;
+    }
+
+    action drop() {
+        deparsed.drop_ctl = 1;
+    }
+
+    // Who is at a port.
+    @name(".neighbour")
+    table neighbour {
+        key = { standard.egress_port: exact; }
+        actions = { @name(".set_neighbour") set_neighbour; drop; }
+        const default_action = drop();
+        size = 64;
+    }
+
+    apply {
+        if (standard.egress_port != AGAIN_PORT) {
+            hdr.pass.setInvalid();
+            neighbour.apply();
+        }
+    }
+}
+
+control CanaryEgressDeparser(packet_out packet, inout headers_t hdr, in egress_meta_t meta,
+                             in egress_intrinsic_metadata_for_deparser_t deparsed) {
+    apply {
+        packet.emit(hdr);
+    }
+}
+
+Pipeline(CanaryIngressParser(), CanaryIngress(), CanaryIngressDeparser(), CanaryEgressParser(), CanaryEgress(), CanaryEgressDeparser()) pipeline;
+Switch(pipeline) main;
