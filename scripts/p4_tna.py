@@ -233,6 +233,8 @@ def hashes(text: str) -> str:
     def one(match: re.Match[str]) -> str:
         target, cast, name, data = match.groups()
         bits, kind = declared[name]
+        if kind == "IDENTITY":
+            return f"{target} = (bit<{bits}>) ({data.strip('{} ')});"
         call = f"hash(of_{name}, HashAlgorithm.{kind.lower()}, {bits}w0, {data}, {bits + 1}w{1 << bits});"
         return f"bit<{bits}> of_{name}; {call} {target} = {cast or ''}of_{name};"
 
@@ -307,18 +309,38 @@ def commands_of_switchml(text: str, defines: dict[str, int]) -> str:
 
 
 def commands_of_canary(text: str, defines: dict[str, int]) -> str:
-    """The control plane's commands for Canary's program, which gets its last pass's first cell as well."""
+    """The control plane's commands for Canary's program, which gets its last pass's first cell and ports' numbers as well."""
     lines = []
     for line in text.splitlines():
         if line.startswith("table_set_default own set_own "):
             last = int(line.split()[8])
             line += f" {last << defines['CANARY_PLACE_BITS']}"
+        if line.startswith("table_add one_hot set_port_bit "):
+            line += f" {line.split()[3]}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def commands_of_atp(text: str, defines: dict[str, int]) -> str:
+    """The control plane's commands for ATP's program: with the other workers, and whether there are any."""
+    del defines
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("table_add member "):
+            key, parameters = line.split(" => ")
+            all_, port, _ = map(int, parameters.split())
+            bit = int(key.split()[6])
+            line = f"{key} => {all_} {all_ & ~bit} {all_ & ~bit | 1 << 31} {int(all_ == bit)} {port}"
         lines.append(line)
     return "\n".join(lines) + "\n"
 
 
 #: By program, what makes its commands of those for v1model.
-COMMANDS: dict[str, Callable[[str, dict[str, int]], str]] = {"switchml": commands_of_switchml, "canary": commands_of_canary}
+COMMANDS: dict[str, Callable[[str, dict[str, int]], str]] = {
+    "switchml": commands_of_switchml,
+    "canary": commands_of_canary,
+    "atp": commands_of_atp,
+}
 
 #: A packet: when it comes, by which port, its frame.
 Coming = tuple[int, int, bytes]
@@ -358,12 +380,14 @@ def seen_of_switchml(packets: Sequence[Coming], formats: Formats, defines: dict[
         yield at, port, frame
 
 
+#: A packet of ATP: Ethernet, IPv4, its header, 62 words, its tail.
+ATP_BYTES = 14 + 20 + 15 + 4 * 62 + 12
 #: Clock packets, by Ethernet's type.
 CLOCK = b"\x88\xb6"
 #: Of a trace; clock packets that say more are damaged.
 SCANS_MAX = 1_000
-#: Contributions in a packet of a trace; packets that say more are damaged.
-HOSTS_MAX = 1_000
+#: Hosts of a block in a trace; packets that say more are damaged.
+HOSTS_MAX = 16_383
 #: So much longer bmv2 lets a packet become.
 GROWTH_BYTES = 512
 
@@ -372,7 +396,7 @@ def seen_of_canary(packets: Sequence[Coming], formats: Formats, defines: dict[st
     """Packets that the program in TNA judges as the state machine does: those of a wrong length, and clock packets for more descriptors than
     there are, are others. So are clock packets for sums that are longer by more than bmv2 lets a packet grow.
 
-    Others are contributions of so many hosts that their number saturates: the program subtracts what is missing.
+    Others are contributions of more hosts than the program counts, which has 15 bits for what is missing.
 
     Time is 16 bits of scans, of which half are the past: it begins with 1 here, for a switch's is 0 before its first clock packet.
     """
@@ -389,7 +413,16 @@ def seen_of_canary(packets: Sequence[Coming], formats: Formats, defines: dict[st
             if entry >= switch["descriptors"] or full > GROWTH_BYTES or scans > SCANS_MAX:
                 continue
             frame = frame[:14] + struct.pack(">I", scans) + frame[18:]
-        if formats(frame).get("canary.counter", 0) <= HOSTS_MAX:
+        fields = formats(frame)
+        if max(fields.get("canary.counter", 0), fields.get("canary.hosts", 0)) <= HOSTS_MAX:
+            yield at, port, frame
+
+
+def seen_of_atp(packets: Sequence[Coming], formats: Formats, defines: dict[str, int], switch: dict[str, Any]) -> Iterator[Coming]:
+    """Packets that the program in TNA judges as the state machine does: those that are too short behind their first half are others."""
+    del formats, defines, switch
+    for at, port, frame in packets:
+        if frame[12:14] != b"\x07\x00" or len(frame) >= ATP_BYTES:
             yield at, port, frame
 
 
@@ -397,6 +430,7 @@ def seen_of_canary(packets: Sequence[Coming], formats: Formats, defines: dict[st
 SEEN: dict[str, Callable[[Sequence[Coming], Formats, dict[str, int], dict[str, Any]], Iterator[Coming]]] = {
     "switchml": seen_of_switchml,
     "canary": seen_of_canary,
+    "atp": seen_of_atp,
 }
 
 

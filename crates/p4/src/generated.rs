@@ -75,6 +75,7 @@ fn others(text: &mut String) {
     constant(text, "KIND_ATP", 16, atp::KIND_ATP, "Ethernet's number for ATP.");
     size(text, "ATP_AGGREGATORS", atp::AGGREGATORS.into(), "Aggregators.");
     times(text, "ATP_ELEMENTS", atp::ELEMENTS, "Once for each element of a packet of ATP.");
+    times(text, "ATP_HALF", atp::ELEMENTS / 2, "Once for each element of a half of ATP's packet.");
     constant(text, "KIND_RINA", 16, rina::KIND_RINA, "Ethernet's number for Rina.");
     let kinds = [("TASK", rina::TASK), ("PULL", rina::PULL), ("GRADIENT", rina::GRADIENT), ("SUM", rina::SUM), ("RESULT", rina::RESULT)];
     kinds.iter().for_each(|(name, kind)| constant(text, &format!("KIND_OF_{name}"), 8, *kind, "A kind of packet of Rina."));

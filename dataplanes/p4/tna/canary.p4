@@ -22,7 +22,7 @@
 #define DO_ELEMENTS(DO) ELEMENTS(DO)
 #define PASS_FIELDS   \
     bit<8> step;      \
-    bit<32> ports0;   \
+    bit<32> ports0; /* the port that it came by; children */ \
     bit<32> ports1;
 #include "include/elements.p4"
 
@@ -38,8 +38,8 @@ const bit<8> STEP_NEXT = 7;      // a contribution to the descriptor's block
 const bit<8> STEP_COLLIDES = 8;  // a contribution to another block
 
 /* In place of what is missing: sent on, and something has come since; nobody's. */
-const bit<32> GONE = 0x80000000;
-const bit<32> IDLE = 0xc0000000;
+const bit<16> GONE = 0x8000;
+const bit<16> IDLE = 0xa000;
 
 struct headers_t {
     pass_h pass;
@@ -58,18 +58,15 @@ struct meta_t {
     bit<32> ports1;
     bit<8> last;         // number of the last pass
     bit<16> last_cell;   // the first cell of that pass
-    bit<32> bit0;        // of the port that the packet came by
-    bit<32> bit1;
     bit<1> is_own;
     bit<1> is_clock;
     bit<16> batch;       // of a clock packet
     bit<16> now;
     bit<16> deadline;    // what was taken up to then is sent on
     bit<16> grave;       // what was sent on up to then is given up
-    bit<32> left;        // contributions that are missing behind this packet
-    bit<32> counter;
-    bit<32> all_hosts;
-    bit<32> sum_of;      // contributions in what is sent on
+    bit<16> left;        // contributions that are missing behind this packet
+    bit<16> sum_of;      // contributions in what is sent on
+    bit<32> port;        // that the packet came by
     bit<4> owner;        // whose the descriptor is: the predicate of `owners`
     bit<1> due;
     bit<1> over;
@@ -77,7 +74,7 @@ struct meta_t {
     bit<1> returns;      // comes by again for the descriptor
     bit<32> id;
     bit<32> leader;
-    bit<32> hosts;
+    bit<16> hosts;
     bit<32> stray0;
     bit<32> stray1;
     bit<16> set;         // ports of a shard
@@ -179,13 +176,13 @@ struct owner_t {
     Register<bit<32>, bit<16>>(CELLS) children##n;                             \
     RegisterAction<bit<32>, bit<16>, bit<32>>(children##n) set_child##n = {    \
         void apply(inout bit<32> held, out bit<32> result) {                   \
-            held = meta.bit##n;                                                \
+            held = hdr.pass.ports##n;                                                \
             result = held;                                                     \
         }                                                                      \
     };                                                                         \
     RegisterAction<bit<32>, bit<16>, bit<32>>(children##n) add_child##n = {    \
         void apply(inout bit<32> held, out bit<32> result) {                   \
-            held = held | meta.bit##n;                                         \
+            held = held | hdr.pass.ports##n;                                         \
             result = held;                                                     \
         }                                                                      \
     };                                                                         \
@@ -210,13 +207,13 @@ struct owner_t {
     }
 
 /* A block's descriptor, and what a packet does to it. */
-control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
+control Descriptor(inout headers_t hdr, inout meta_t meta) {
     Register<owner_t, bit<16>>(CELLS) owners;
     Register<bit<16>, bit<16>>(CELLS) stamps; // when the descriptor was taken
-    Register<bit<32>, bit<16>>(CELLS) missing;
+    Register<bit<16>, bit<16>>(CELLS) missing;
     Register<bit<16>, bit<16>>(CELLS) ends;   // when it was sent on
     WORD(leaders, bit<32>, hdr.canary.dst, meta.leader)
-    WORD(host_counts, bit<32>, meta.all_hosts, meta.hosts)
+    WORD(host_counts, bit<16>, hdr.canary.hosts, meta.hosts)
     CHILDREN(0)
     CHILDREN(1)
 
@@ -310,32 +307,32 @@ control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
         size = 2;
     }
 
-    RegisterAction<bit<32>, bit<16>, bit<32>>(missing) first_missing = {
-        void apply(inout bit<32> held, out bit<32> result) {
+    RegisterAction<bit<16>, bit<16>, bit<16>>(missing) first_missing = {
+        void apply(inout bit<16> held, out bit<16> result) {
             held = meta.left;
             result = held;
         }
     };
-    RegisterAction<bit<32>, bit<16>, bit<32>>(missing) next_missing = {
-        void apply(inout bit<32> held, out bit<32> result) {
-            if ((int<32>) held > 0) {
-                held = held - meta.counter;
+    RegisterAction<bit<16>, bit<16>, bit<16>>(missing) next_missing = {
+        void apply(inout bit<16> held, out bit<16> result) {
+            if ((int<16>) held > 0) {
+                held = held - hdr.canary.counter;
             } else {
                 held = GONE;
             }
             result = held;
         }
     };
-    RegisterAction<bit<32>, bit<16>, bit<32>>(missing) due_missing = {
-        void apply(inout bit<32> held, out bit<32> result) {
+    RegisterAction<bit<16>, bit<16>, bit<16>>(missing) due_missing = {
+        void apply(inout bit<16> held, out bit<16> result) {
             result = held;
-            if ((int<32>) held > 0) {
+            if ((int<16>) held > 0) {
                 held = GONE;
             }
         }
     };
-    RegisterAction<bit<32>, bit<16>, bit<32>>(missing) see_missing = {
-        void apply(inout bit<32> held, out bit<32> result) {
+    RegisterAction<bit<16>, bit<16>, bit<16>>(missing) see_missing = {
+        void apply(inout bit<16> held, out bit<16> result) {
             result = held;
         }
     };
@@ -382,7 +379,7 @@ control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
     // `canary 5.2`, 5: a collision. The leader is told whom the broadcast will not reach, and no switch touches the packet any more.
     action collide() {
         hdr.canary.switch_addr = meta.own_number;
-        hdr.canary.children = (bit<32>) port;
+        hdr.canary.children = meta.port;
         hdr.canary.bypass = 1;
         hdr.pass.then = THEN_ROUTE;
     }
@@ -406,8 +403,6 @@ control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
     action go_down() {
         hdr.pass.step = STEP_RELEASE;
         meta.returns = 1;
-        hdr.pass.ports0 = meta.bit0;
-        hdr.pass.ports1 = meta.bit1;
     }
     action to_children() {
         hdr.pass.then = THEN_SHARD;
@@ -420,16 +415,16 @@ control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
             (STEP_FIRST, _, 0): store_and_send();
             (STEP_FIRST, _, _): store();
             (STEP_NEXT, _, 0): add_and_send();
-            (STEP_NEXT, _, 0xffff0000 &&& 0xffff0000): add_and_send();
-            (STEP_NEXT, _, 0x80000000 &&& 0x80000000): straggle();
+            (STEP_NEXT, _, 0xc000 &&& 0xc000): add_and_send();
+            (STEP_NEXT, _, 0x8000 &&& 0x8000): straggle();
             (STEP_NEXT, _, _): add();
             (STEP_COLLIDES, _, _): collide();
             (STEP_CLOCK, 1, IDLE): NoAction();
             (STEP_CLOCK, 1, 0): is_sent();
-            (STEP_CLOCK, 1, 0x80000000 &&& 0x80000000): is_sent();
+            (STEP_CLOCK, 1, 0x8000 &&& 0x8000): is_sent();
             (STEP_CLOCK, 1, _): time_out();
             (STEP_DOWN, _, 0): go_down();
-            (STEP_DOWN, _, 0x80000000 &&& 0x80000000): go_down();
+            (STEP_DOWN, _, 0x8000 &&& 0x8000): go_down();
             (STEP_RELEASE, _, _): to_children();
         }
         size = 16;
@@ -469,9 +464,6 @@ control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
     }
 
     action send() {
-        hdr.canary.dst = meta.leader;
-        hdr.canary.counter = meta.sum_of[15:0];
-        hdr.canary.hosts = meta.hosts[15:0];
         hdr.canary.children = 0;
         hdr.canary.switch_addr = 0;
         hdr.canary.bypass = 0;
@@ -480,6 +472,16 @@ control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
         hdr.canary.kind = CANARY_REDUCE;
     }
 
+    action send_counts() {
+        hdr.canary.dst = meta.leader;
+        hdr.canary.counter = meta.sum_of;
+        hdr.canary.hosts = meta.hosts;
+    }
+    table to_send_counts {
+        actions = { send_counts; }
+        const default_action = send_counts();
+        size = 1;
+    }
     apply {
         use_owners.apply();
         see_owner.apply();
@@ -495,6 +497,7 @@ control Descriptor(inout headers_t hdr, inout meta_t meta, in bit<9> port) {
             put_end.execute(place);
             to_count_sum.apply();
             sum_without_leader.apply();
+            to_send_counts.apply();
             send();
         } else if (meta.over == 1) {
             bit<1> is_old = see_end.execute(place);
@@ -560,9 +563,10 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
         size = 4;
     }
 
-    action set_port_bit(bit<64> port_bit) {
-        meta.bit0 = port_bit[31:0];
-        meta.bit1 = port_bit[63:32];
+    action set_port_bit(bit<64> port_bit, bit<32> number) {
+        meta.port = number;
+        hdr.pass.ports0 = port_bit[31:0];
+        hdr.pass.ports1 = port_bit[63:32];
     }
 
     // "The one-hot encoding of the input port is retrieved" (Canary 4.2).
@@ -658,19 +662,10 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
         size = 1;
     }
 
-    action count_left() {
-        meta.all_hosts = (bit<32>) hdr.canary.hosts;
-        meta.counter = (bit<32>) hdr.canary.counter;
-    }
-    table to_count {
-        actions = { count_left; }
-        const default_action = count_left();
-        size = 1;
-    }
-
-    // The same in tables of their own, for each is a stage's: the compiler would make one expression of them.
+    // In tables of their own, for each is a stage's: the compiler would make one expression of them. 16 bits, as in the header: no field gets
+    // from a container of one size to one of another.
     action subtract() {
-        meta.left = meta.all_hosts - meta.counter;
+        meta.left = hdr.canary.hosts - hdr.canary.counter;
     }
     table to_subtract {
         actions = { subtract; }
@@ -689,37 +684,27 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
 
     // Canary 4.2: one shard of the ports after the other; `target` is the shard's number. Each group but those of the last shard has the packet
     // come by again. So this header goes along, and is taken off on the way out.
+    // A hash, for only that has bits of a word in another container.
 #define SHARD(n, word, at)                                                                       \
+    Hash<bit<16>>(HashAlgorithm_t.IDENTITY) set##n;                                              \
     action shard##n() {                                                                          \
-        meta.set = (bit<16>) hdr.pass.ports##word[(at + 1) * SHARD_PORTS - 1:at * SHARD_PORTS];  \
-        manager.mcast_grp_a = 1 + (n << SHARD_PORTS);                                            \
-        hdr.pass.target = n + 1;                                                                 \
+        meta.set = set##n.get({ hdr.pass.ports##word[(at + 1) * SHARD_PORTS - 1:at * SHARD_PORTS] });  \
     }
     SHARD(0, 0, 0) SHARD(1, 0, 1) SHARD(2, 0, 2) SHARD(3, 0, 3)
     SHARD(4, 1, 0) SHARD(5, 1, 1) SHARD(6, 1, 2) SHARD(7, 1, 3)
-    table shard {
-        key = { hdr.pass.target: exact; }
-        actions = { shard0; shard1; shard2; shard3; shard4; shard5; shard6; shard7; drop; }
-        const default_action = drop();
-        const entries = {
-            0: shard0();
-            1: shard1();
-            2: shard2();
-            3: shard3();
-            4: shard4();
-            5: shard5();
-            6: shard6();
-            7: shard7();
-        }
-        size = 8;
-    }
-    action find_group() {
-        manager.mcast_grp_a = manager.mcast_grp_a + meta.set;
+    action find_group(bit<16> first, bit<16> next) {
+        manager.mcast_grp_a = meta.set + first;
+        hdr.pass.target = next;
     }
     table group {
-        actions = { find_group; }
-        const default_action = find_group();
-        size = 1;
+        key = { hdr.pass.target: exact; }
+        actions = { find_group; drop; }
+        const default_action = drop();
+#define GROUPS(n) n: find_group(1 + (n << SHARD_PORTS), n + 1);
+        const entries = {
+            GROUPS(0) GROUPS(1) GROUPS(2) GROUPS(3) GROUPS(4) GROUPS(5) GROUPS(6) GROUPS(7)
+        }
+        size = 8;
     }
 
     apply {
@@ -742,25 +727,28 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
             hdr.pass.ports0 = 0;
             hdr.pass.ports1 = 0;
             if (hdr.canary.isValid()) {
-                one_hot.apply();
                 if (hdr.canary.dst == meta.own_ip) {
                     meta.is_own = 1;
                 }
                 hdr.pass.left = meta.last;
                 hdr.pass.cell = (bit<16>) hash_of_id.get({ hdr.canary.id });
-                to_count.apply();
                 to_subtract.apply();
                 without_leader.apply();
                 form.apply();
-                if (hdr.pass.step == STEP_REDUCE && (meta.left[31:31] == 1 || parsed.parser_err != PARSER_ERROR_OK)) {
+                if (hdr.pass.step == STEP_REDUCE && (meta.left[15:15] == 1 || parsed.parser_err != PARSER_ERROR_OK)) {
                     hdr.pass.step = STEP_NONE;
                 }
                 if (hdr.pass.then == THEN_SHARD) {
                     restored.apply();
                     strays.apply();
-                    if (meta.stray0 != 0 || meta.stray1 != 0) {
+                    if (meta.stray0 != 0) {
                         hdr.pass.then = THEN_DROP;
                     }
+                    if (meta.stray1 != 0) {
+                        hdr.pass.then = THEN_DROP;
+                    }
+                } else {
+                    one_hot.apply();
                 }
             } else if (hdr.clock.isValid()) {
                 generator.apply();
@@ -782,7 +770,7 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
             meta.left = IDLE;
         }
         if (decides == 1) {
-            descriptor.apply(hdr, meta, standard.ingress_port);
+            descriptor.apply(hdr, meta);
             if (meta.returns == 0) {
                 hdr.pass.step = STEP_NONE;
             }
@@ -808,7 +796,15 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
         if (again == 1 || meta.returns == 1) {
             manager.ucast_egress_port = AGAIN_PORT;
         } else if (hdr.pass.then == THEN_SHARD) {
-            shard.apply();
+            // Not one table, which has 32 bits of hashes.
+            if (hdr.pass.target == 0) { shard0(); }
+            else if (hdr.pass.target == 1) { shard1(); }
+            else if (hdr.pass.target == 2) { shard2(); }
+            else if (hdr.pass.target == 3) { shard3(); }
+            else if (hdr.pass.target == 4) { shard4(); }
+            else if (hdr.pass.target == 5) { shard5(); }
+            else if (hdr.pass.target == 6) { shard6(); }
+            else { shard7(); }
             group.apply();
         } else if (hdr.pass.then == THEN_ROUTE) {
             route.apply();
