@@ -5,6 +5,8 @@
  * comes by again: a sum on its way down, and a clock packet that finds a descriptor whose time is over, learn first that the block was sent
  * on, and free the descriptor in a second pass. What they read then is what stragglers have left up to there.
  *
+ * What a packet is to its descriptor is decided in a pass of its own, on a Tofino 2 as well: see include/arch.p4.
+ *
  * In place of a phase and two counts there is what is missing of a block: `missing` contributions, 0 or less of them where it was sent on.
  */
 #include "include/arch.p4"
@@ -59,8 +61,8 @@ struct meta_t {
     bit<8> last;         // number of the last pass
     bit<16> last_cell;   // the first cell of that pass
     bit<1> is_own;
+    bit<1> has_way;
     bit<1> is_clock;
-    bit<16> batch;       // of a clock packet
     bit<16> now;
     bit<16> deadline;    // what was taken up to then is sent on
     bit<16> grave;       // what was sent on up to then is given up
@@ -516,7 +518,7 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
     Register<bit<16>, bit<1>>(1) scans;
     RegisterAction<bit<16>, bit<1>, bit<16>>(scans) put_scan = {
         void apply(inout bit<16> held, out bit<16> result) {
-            held = meta.batch;
+            held = hdr.clock.batch[15:0];
             result = held;
         }
     };
@@ -580,18 +582,19 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
 
     action to_port(bit<9> port) {
         manager.ucast_egress_port = port;
+        meta.has_way = 1;
     }
 
     action drop() {
         deparsed.drop_ctl = 1;
     }
 
-    // Ways to hosts and switches.
+    // Ways to hosts and switches. Looked up first, for what goes on in this pass has the address that it came with.
     @name(".route")
     table route {
         key = { hdr.canary.dst: exact; }
-        actions = { @name(".to_port") to_port; drop; }
-        const default_action = drop();
+        actions = { @name(".to_port") to_port; NoAction; }
+        const default_action = NoAction();
         size = 4096;
     }
 
@@ -709,107 +712,99 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
 
     apply {
         bit<1> again = 0;
-        bit<1> decides = 1;
         own.apply();
-        if (hdr.pass.isValid()) {
-            if (hdr.pass.step == STEP_NONE) {
-                decides = 0;
+        if (hdr.canary.isValid()) {
+            route.apply();
+        }
+        if (hdr.pass.isValid() && hdr.pass.step == STEP_NONE) {
+            one_pass.apply(hdr.pass, hdr.elements, again);
+            if (again == 1) {
+                manager.ucast_egress_port = AGAIN_PORT;
+            } else if (hdr.pass.then == THEN_SHARD) {
+                // Not one table, which has 32 bits of hashes.
+                if (hdr.pass.target == 0) { shard0(); }
+                else if (hdr.pass.target == 1) { shard1(); }
+                else if (hdr.pass.target == 2) { shard2(); }
+                else if (hdr.pass.target == 3) { shard3(); }
+                else if (hdr.pass.target == 4) { shard4(); }
+                else if (hdr.pass.target == 5) { shard5(); }
+                else if (hdr.pass.target == 6) { shard6(); }
+                else { shard7(); }
+                group.apply();
+            } else if (hdr.pass.then != THEN_ROUTE || meta.has_way == 0) {
+                drop();
             }
         } else {
-            hdr.pass.setValid();
-            hdr.pass.op = DO_NOTHING;
-            hdr.pass.number = 0;
-            hdr.pass.left = 0;
-            hdr.pass.then = THEN_DROP;
-            hdr.pass.target = 0;
-            hdr.pass.cell = 0;
-            hdr.pass.step = STEP_NONE;
-            hdr.pass.ports0 = 0;
-            hdr.pass.ports1 = 0;
-            if (hdr.canary.isValid()) {
-                if (hdr.canary.dst == meta.own_ip) {
-                    meta.is_own = 1;
-                }
-                hdr.pass.left = meta.last;
-                hdr.pass.cell = (bit<16>) hash_of_id.get({ hdr.canary.id });
-                to_subtract.apply();
-                without_leader.apply();
-                form.apply();
-                if (hdr.pass.step == STEP_REDUCE && (meta.left[15:15] == 1 || parsed.parser_err != PARSER_ERROR_OK)) {
-                    hdr.pass.step = STEP_NONE;
-                }
-                if (hdr.pass.then == THEN_SHARD) {
-                    restored.apply();
-                    strays.apply();
-                    if (meta.stray0 != 0) {
-                        hdr.pass.then = THEN_DROP;
+            if (hdr.pass.isValid()) {
+                meta.left = IDLE;
+            } else {
+                hdr.pass.setValid();
+                hdr.pass.op = DO_NOTHING;
+                hdr.pass.number = 0;
+                hdr.pass.left = 0;
+                hdr.pass.then = THEN_DROP;
+                hdr.pass.target = 0;
+                hdr.pass.cell = 0;
+                hdr.pass.step = STEP_NONE;
+                hdr.pass.ports0 = 0;
+                hdr.pass.ports1 = 0;
+                if (hdr.canary.isValid()) {
+                    if (hdr.canary.dst == meta.own_ip) {
+                        meta.is_own = 1;
                     }
-                    if (meta.stray1 != 0) {
-                        hdr.pass.then = THEN_DROP;
+                    hdr.pass.left = meta.last;
+                    hdr.pass.cell = (bit<16>) hash_of_id.get({ hdr.canary.id });
+                    to_subtract.apply();
+                    without_leader.apply();
+                    form.apply();
+                    if (hdr.pass.step == STEP_REDUCE) {
+                        if (meta.left[15:15] == 1 || parsed.parser_err != PARSER_ERROR_OK) {
+                            hdr.pass.step = STEP_NONE;
+                        }
                     }
-                } else {
-                    one_hot.apply();
-                }
-            } else if (hdr.clock.isValid()) {
-                generator.apply();
-                if (meta.is_clock == 1) {
-                    meta.batch = hdr.clock.batch[15:0];
-                    hdr.pass.cell = hdr.clock.entry[15:0];
-                    hdr.pass.step = STEP_CLOCK;
+                    if (hdr.pass.then == THEN_SHARD) {
+                        restored.apply();
+                        strays.apply();
+                        if (meta.stray0 != 0) {
+                            hdr.pass.then = THEN_DROP;
+                        }
+                        if (meta.stray1 != 0) {
+                            hdr.pass.then = THEN_DROP;
+                        }
+                    } else {
+                        one_hot.apply();
+                    }
+                } else if (hdr.clock.isValid()) {
+                    generator.apply();
+                    if (meta.is_clock == 1) {
+                        hdr.pass.cell = hdr.clock.entry[15:0];
+                        hdr.pass.step = STEP_CLOCK;
+                    }
                 }
             }
-        }
-        if (meta.is_clock == 1) {
-            meta.now = put_scan.execute(0);
-        } else {
-            meta.now = get_scan.execute(0);
-        }
-        meta.deadline = meta.now - meta.timeout;
-        meta.grave = meta.now - meta.lifetime;
-        if (hdr.pass.step == STEP_RELEASE || hdr.pass.step == STEP_FORGET) {
-            meta.left = IDLE;
-        }
-        if (decides == 1) {
+            if (meta.is_clock == 1) {
+                meta.now = put_scan.execute(0);
+            } else {
+                meta.now = get_scan.execute(0);
+            }
+            meta.deadline = meta.now - meta.timeout;
+            meta.grave = meta.now - meta.lifetime;
             descriptor.apply(hdr, meta);
             if (meta.returns == 0) {
                 hdr.pass.step = STEP_NONE;
             }
-        }
-        if (hdr.pass.then == THEN_SHARD && hdr.pass.target == 0) {
-            hdr.canary.dst = 0;
-            hdr.canary.children = 0;
-            hdr.canary.bypass = 0;
-            hdr.canary.multicast = 1;
-            hdr.canary.kind = CANARY_BROADCAST;
-        }
-#if DECIDES_FIRST
-        if (decides == 1) {
-            if (hdr.pass.op != DO_NOTHING) {
-                again = 1;
+            if (hdr.pass.then == THEN_SHARD) {
+                hdr.canary.dst = 0;
+                hdr.canary.children = 0;
+                hdr.canary.bypass = 0;
+                hdr.canary.multicast = 1;
+                hdr.canary.kind = CANARY_BROADCAST;
             }
-        } else {
-#else
-        {
-#endif
-            one_pass.apply(hdr.pass, hdr.elements, again);
-        }
-        if (again == 1 || meta.returns == 1) {
-            manager.ucast_egress_port = AGAIN_PORT;
-        } else if (hdr.pass.then == THEN_SHARD) {
-            // Not one table, which has 32 bits of hashes.
-            if (hdr.pass.target == 0) { shard0(); }
-            else if (hdr.pass.target == 1) { shard1(); }
-            else if (hdr.pass.target == 2) { shard2(); }
-            else if (hdr.pass.target == 3) { shard3(); }
-            else if (hdr.pass.target == 4) { shard4(); }
-            else if (hdr.pass.target == 5) { shard5(); }
-            else if (hdr.pass.target == 6) { shard6(); }
-            else { shard7(); }
-            group.apply();
-        } else if (hdr.pass.then == THEN_ROUTE) {
-            route.apply();
-        } else {
-            drop();
+            if (hdr.pass.op != DO_NOTHING || hdr.pass.then == THEN_SHARD || meta.returns == 1) {
+                manager.ucast_egress_port = AGAIN_PORT;
+            } else if (hdr.pass.then != THEN_ROUTE || meta.has_way == 0) {
+                drop();
+            }
         }
     }
 }
