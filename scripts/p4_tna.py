@@ -445,3 +445,23 @@ def of_canary(switch: dict[str, Any]) -> dict[str, int]:
 SIZES: dict[str, Callable[[dict[str, Any]], dict[str, int]]] = {"canary": of_canary}
 #: By program and type of Ethernet: bytes of packets that are shorter here.
 SHORT = {("canary", CLOCK): 22}
+
+
+def sizes(program: str, switch: dict[str, Any]) -> dict[str, int]:
+    """What a program is compiled with for a switch, which may be changed for it."""
+    return SIZES[program](switch) if program in SIZES else {}
+
+
+def commands(program: str, text: str, defines: dict[str, int]) -> str:
+    """The control plane's commands for a program, made of those for v1model."""
+    return COMMANDS[program](text, defines) if program in COMMANDS else text
+
+
+def seen(program: str, packets: Sequence[Coming], formats: Formats, defines: dict[str, int], switch: dict[str, Any]) -> Iterator[Coming]:
+    """The packets of a trace that a program judges as the state machine does."""
+    return SEEN[program](packets, formats, defines, switch) if program in SEEN else iter(packets)
+
+
+def shortened(program: str, frame: bytes) -> bytes:
+    """A packet as the program gets it."""
+    return frame[: SHORT.get((program, frame[12:14]), len(frame))]

@@ -21,7 +21,6 @@ BUILDS: dict[str, tuple[str, str, Sequence[str]]] = {
     "switchml": ("switchml", "tofino", ("SWITCHML_CELLS=4096",)),
     "switchml on Tofino 2": ("switchml", "tofino2", ("SWITCHML_CELLS=4096",)),
     "canary": ("canary", "tofino2", ("CANARY_PLACE_BITS=12",)),
-    "canary, 32 Ki descriptors of one pass": ("canary", "tofino2", ("CANARY_PLACE_BITS=15", "PASSES=1")),
     "atp": ("atp", "tofino2", ()),
 }
 #: Of a stage: blocks of SRAM and TCAM, stateful units, gateways, instructions, bits of hashes, bytes of the match crossbars, tables.

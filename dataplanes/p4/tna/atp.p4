@@ -182,7 +182,7 @@ control Aggregator(inout headers_t hdr, inout meta_t meta, inout bit<8> step) {
     RegisterAction<bit<32>, bit<16>, bit<32>>(missing) begin = {
         void apply(inout bit<32> held, out bit<32> result) {
             held = meta.rest;
-            result = meta.all;
+            result = held;
         }
     };
     RegisterAction<bit<32>, bit<16>, bit<32>>(missing) join = {
@@ -309,6 +309,8 @@ control Aggregator(inout headers_t hdr, inout meta_t meta, inout bit<8> step) {
     }
 }
 
+@pa_container_size("ingress", "meta.tag", 32)
+@pa_container_size("ingress", "meta.now", 32)
 control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_metadata_t standard,
                    in ingress_intrinsic_metadata_from_parser_t parsed, inout ingress_intrinsic_metadata_for_deparser_t deparsed,
                    inout ingress_intrinsic_metadata_for_tm_t manager) {
@@ -509,7 +511,7 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
             hdr.pass.then = THEN_DROP;
             hdr.pass.target = 0;
             hdr.pass.cell = 0;
-            meta.now = parsed.global_tstamp[41:10]; // about microseconds
+            meta.now = parsed.global_tstamp[47:16]; // units of 65.536 us
             if (!hdr.atp.isValid()) {
                 other = 1;
                 forward.apply();
