@@ -233,13 +233,13 @@ def compiled(case: Case, folder: Path, programs: Path = PROGRAMS) -> Path:
     return target
 
 
-def in_tna(case: Case, folder: Path) -> tuple[Case, Path] | None:
+def in_tna(case: Case, folder: Path, programs: Path = PROGRAMS) -> tuple[Case, Path] | None:
     """A case for a program's version in TNA, and that version on v1model; nothing where there is none.
 
     The packets in are those that both versions judge alike, and the state machine says anew what is due for them.
     """
     program = case.about["program"]
-    source = PROGRAMS / "tna" / f"{program}.p4"
+    source = programs / "tna" / f"{program}.p4"
     if not source.exists():
         return None
     shutil.copytree(case.folder, folder)
@@ -253,7 +253,8 @@ def in_tna(case: Case, folder: Path) -> tuple[Case, Path] | None:
         write_pcap(folder / f"p{port}_in.pcap", [Packet(at_us, frame) for at_us, by, frame in packets if by == port])
     generator("replay", str(folder))
     for port in case.ports:
-        write_pcap(folder / f"p{port}_in.pcap", [Packet(at_us, p4_tna.shortened(program, frame)) for at_us, by, frame in packets if by == port])
+        short = [Packet(at_us, p4_tna.shortened(program, frame)) for at_us, by, frame in packets if by == port]
+        write_pcap(folder / f"p{port}_in.pcap", short)
     text, made = folder / f"{program}.p4", folder / f"{program}.json"
     text.write_text(p4_tna.translated(source, [f"-D{name}={value}" for name, value in defines.items()], AGAIN_PORT))
     done = subprocess.run([*compiler(), str(text), "-o", str(made)], capture_output=True, text=True, check=False)
@@ -508,7 +509,12 @@ def found_by(cases: Sequence[Case], mutant: Sequence[str]) -> str | None:
         (programs / file).write_text(text.replace(before, after))
         for case in cases:
             try:
-                differences = play(case, compiled(case, Path(name), programs))
+                if file.startswith("tna/"):
+                    prepared = in_tna(case, Path(name) / case.folder.name, programs)
+                    assert prepared is not None, file
+                    differences = play(*prepared)
+                else:
+                    differences = play(case, compiled(case, Path(name), programs))
             except Ended:
                 return case.folder.name
             if differences:
@@ -524,7 +530,7 @@ def mutants(chosen: Sequence[str]) -> int:
         cases = [Case(folder) for folder in [*sorted((PROGRAMS / "golden").iterdir()), *sorted(Path(fresh).iterdir())]]
         for program, listed in json.loads((PROGRAMS / "mutants.json").read_text()).items():
             for mutant in listed if not chosen or program in chosen else ():
-                found = found_by([case for case in cases if case.about["program"] == program], mutant)
+                found = found_by([case for case in cases if case.about["program"] == program.removeprefix("tna/")], mutant)
                 survived += found is None
                 print(f"{program}: {mutant[3]}: {f'found by {found}' if found else 'NOT FOUND'}", flush=True)
     print(f"{survived} mistakes were not found")
@@ -551,7 +557,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.command == "tna":
         try:
             return tofino(options.write)
-        except p4_tofino.Unplaced as error:
+        except p4_tofino.UnplacedError as error:
             print(error, file=sys.stderr)
             return 1
     reason = obstacle()
@@ -569,7 +575,7 @@ def main(arguments: Sequence[str]) -> int:
             committed = sorted((PROGRAMS / "golden").iterdir())
             folders = [*committed, *sorted(Path(fresh).iterdir())]
             return run(folders, not options.no_shrink) | run_in_tna(folders)
-    except (Failed, p4_tna.Untranslatable) as error:
+    except (Failed, p4_tna.UntranslatableError) as error:
         print(error, file=sys.stderr)
         return 1
 

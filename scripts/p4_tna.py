@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A program in TNA on v1model: the same text, so that bmv2 can play golden packets through it. Tofino's own model is not public.
 
-What is translated: registers and their actions (read, apply, write), hashes, checksums, the packages' wiring. All else of a program (parsers of
-the ingress, tables, actions, what is decided and in which order) is compiled as it stands. What is not played: the ingress's deparser and the
-egress's parser, for v1model hands headers from one to the other; placement, for which the compiler for Tofino is there (`scripts/p4.py tna`).
+What is translated: registers and their actions (read, apply, write), hashes, checksums, the packages' wiring. All else of a program
+(parsers of the ingress, tables, actions, what is decided and in which order) is compiled as it stands. What is not played: the ingress's
+deparser and the egress's parser, for v1model hands headers from one to the other; placement, for which the compiler for Tofino is there
+(`scripts/p4.py tna`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 #: The fields of a frame, by name.
 Formats = Callable[[bytes], dict[str, int]]
 
 
-class Untranslatable(Exception):
+class UntranslatableError(Exception):
     """A program has what is not translated."""
 
 
@@ -120,7 +120,7 @@ def preprocessed(source: Path, defines: list[str]) -> str:
     command = ["cpp", "-P", "-undef", "-nostdinc", "-DARCH_P4", *defines, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise Untranslatable(done.stderr)
+        raise UntranslatableError(done.stderr)
     # Where a macro's argument ends, the preprocessor may leave a blank.
     return re.sub(r"\s+(?=[>,])", "", done.stdout.replace("> >", ">>"))
 
@@ -132,7 +132,7 @@ def block(text: str, at: int) -> int:
         depth += {"{": 1, "}": -1}.get(text[place], 0)
         if depth == 0:
             return place + 1
-    raise Untranslatable("a brace is not closed")
+    raise UntranslatableError("a brace is not closed")
 
 
 def parenthesis(text: str, at: int) -> int:
@@ -174,7 +174,7 @@ def registers(text: str) -> tuple[str, dict[str, Cells]]:
         type_, size, name = match.group(1), match.group(2).split(",")[0], match.group(3)
         cells = Cells(type_, known.get(type_, ()))
         if found.setdefault(name, cells) != cells:
-            raise Untranslatable(f"two registers of different types are called {name}")
+            raise UntranslatableError(f"two registers of different types are called {name}")
         return " ".join(f"register<{unsigned(cell)}>({size}) {part};" for part, cell, _ in cells.parts(name))
 
     return re.sub(r"\bRegister<([\w<>]+), bit<\d+>>\(([^;]*)\) (\w+);", one, text), found
@@ -196,9 +196,9 @@ def actions(text: str, known: dict[str, Cells]) -> tuple[str, dict[str, str]]:
         if predicate := PREDICATE.search(body):
             # Of what was held before.
             low, high = predicate.groups()
-            body = f"if ({high}) {{ if ({low}) {{ result = 8; }} else {{ result = 4; }} }} else {{ if ({low}) {{ result = 2; }} else {{ result = 1; }} }}" + (
-                body[: predicate.start()] + body[predicate.end() :]
-            )
+            one_hot = f"if ({high}) {{ if ({low}) {{ result = 8; }} else {{ result = 4; }} }}"
+            one_hot += f" else {{ if ({low}) {{ result = 2; }} else {{ result = 1; }} }}"
+            body = one_hot + body[: predicate.start()] + body[predicate.end() :]
         reads, writes = "", ""
         for part, cell, field in known[register].parts(register):
             reads += f"{unsigned(cell)} raw_{part}; {part}.read(raw_{part}, cell_); held{field} = ({cell}) raw_{part};\n"
@@ -227,7 +227,8 @@ def calls(text: str, results: dict[str, str]) -> str:
 
 def hashes(text: str) -> str:
     """The text with v1model's hashes."""
-    declared = dict((name, (int(bits), kind)) for bits, kind, name in re.findall(r"Hash<bit<(\d+)>>\(HashAlgorithm_t\.(\w+)\) (\w+);", text))
+    all_hashes = re.findall(r"Hash<bit<(\d+)>>\(HashAlgorithm_t\.(\w+)\) (\w+);", text)
+    declared = {name: (int(bits), kind) for bits, kind, name in all_hashes}
     text = re.sub(r"Hash<bit<\d+>>\(HashAlgorithm_t\.\w+\) \w+;", "", text)
 
     def one(match: re.Match[str]) -> str:
@@ -245,7 +246,7 @@ def removed(text: str, kind: str, name: str) -> str:
     """The text without a parser or control."""
     match = re.search(rf"{kind} {name}\(", text)
     if match is None:
-        raise Untranslatable(f"there is no {kind} {name}")
+        raise UntranslatableError(f"there is no {kind} {name}")
     signature = parenthesis(text, match.end() - 1)
     return text[: match.start()] + text[block(text, text.index("{", signature)) :]
 
@@ -255,7 +256,7 @@ def translated(source: Path, defines: list[str], again_port: int) -> str:
     text = preprocessed(source, [*defines, f"-DAGAIN_PORT={again_port}"])
     package = re.search(r"Pipeline\((.*?)\)\s*pipeline;\s*Switch\(pipeline\) main;", text, re.DOTALL)
     if package is None:
-        raise Untranslatable(f"{source.name} has no pipeline")
+        raise UntranslatableError(f"{source.name} has no pipeline")
     parser, ingress, ingress_deparser, egress_parser, egress, egress_deparser = re.findall(r"(\w+)\(\)", package.group(1))
     text = text[: package.start()]
     checksum = re.search(r"hdr\.ipv4\.checksum = checksum\.update\((\{.*?\})\);", text, re.DOTALL)
@@ -349,9 +350,9 @@ Coming = tuple[int, int, bytes]
 def seen_of_switchml(packets: Sequence[Coming], formats: Formats, defines: dict[str, int], switch: dict[str, Any]) -> Iterator[Coming]:
     """Packets that the program in TNA judges as the state machine does.
 
-    Others are those of a wrong length, which a Tofino's ingress does not know; those that a version's first use would begin with, although they
-    are not of the job's first rounds; and those of a later round that come while one is not complete, which no worker sends: after such a
-    packet, the program lets no round before that begin.
+    Others are those of a wrong length, which a Tofino's ingress does not know; those that a version's first use would begin with, although
+    they are not of the job's first rounds; and those of a later round that come while one is not complete, which no worker sends: after
+    such a packet, the program lets no round before that begin.
     """
     jobs = {job["job"]: job for job in switch["jobs"]}
     rounds: dict[tuple[int, int], tuple[int, set[str]]] = {}
@@ -393,8 +394,10 @@ GROWTH_BYTES = 512
 
 
 def seen_of_canary(packets: Sequence[Coming], formats: Formats, defines: dict[str, int], switch: dict[str, Any]) -> Iterator[Coming]:
-    """Packets that the program in TNA judges as the state machine does: those of a wrong length, and clock packets for more descriptors than
-    there are, are others. So are clock packets for sums that are longer by more than bmv2 lets a packet grow.
+    """Packets that the program in TNA judges as the state machine does.
+
+    Others are those of a wrong length, clock packets for more descriptors than there are, and clock packets for sums that are longer by
+    more than bmv2 lets a packet grow.
 
     Others are contributions of more hosts than the program counts, which has 15 bits for what is missing.
 

@@ -30,7 +30,7 @@ OF_STAGE = {
 }  # fmt: skip
 
 
-class Unplaced(Exception):
+class UnplacedError(Exception):
     """The compiler refuses a program."""
 
 
@@ -53,7 +53,7 @@ def compiled(name: str, folder: Path) -> Path:
     command = [COMPILER, "--target", target, "--arch", architecture, *include(), *(f"-D{each}" for each in defines), "-g", "-o", str(out)]
     done = subprocess.run([*command, str(PROGRAMS / f"{program}.p4")], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise Unplaced(f"{name}: {COMPILER} refuses it:\n{done.stderr[-3000:]}")
+        raise UnplacedError(f"{name}: {COMPILER} refuses it:\n{done.stderr[-3000:]}")
     return out / "pipeline" / "logs" / "resources.json"
 
 
@@ -76,7 +76,8 @@ def resources(name: str, report: Path) -> dict[str, Any]:
     pipeline = json.loads(report.read_text())["resources"]["mau"]
     program, target, defines = BUILDS[name]
     stages = pipeline["nStages"]
-    found: dict[str, Any] = {"program": program, "target": target, "defines": list(defines), "stages_needed": len(pipeline["mau_stages"]), "stages": stages}
+    found: dict[str, Any] = {"program": program, "target": target, "defines": list(defines)}
+    found |= {"stages_needed": len(pipeline["mau_stages"]), "stages": stages}
     for kind, each in OF_STAGE.items():
         count = sum(dict(used(stage))[kind] for stage in pipeline["mau_stages"])
         found[kind] = {"used": count, "percent": round(100 * count / (each * stages), 2)}
