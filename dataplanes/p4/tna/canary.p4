@@ -721,6 +721,11 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
             if (again == 1) {
                 manager.ucast_egress_port = AGAIN_PORT;
             } else if (hdr.pass.then == THEN_SHARD) {
+                hdr.canary.dst = 0;
+                hdr.canary.children = 0;
+                hdr.canary.bypass = 0;
+                hdr.canary.multicast = 1;
+                hdr.canary.kind = CANARY_BROADCAST;
                 // Not one table, which has 32 bits of hashes.
                 if (hdr.pass.target == 0) { shard0(); }
                 else if (hdr.pass.target == 1) { shard1(); }
@@ -792,13 +797,6 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
             descriptor.apply(hdr, meta);
             if (meta.returns == 0) {
                 hdr.pass.step = STEP_NONE;
-            }
-            if (hdr.pass.then == THEN_SHARD) {
-                hdr.canary.dst = 0;
-                hdr.canary.children = 0;
-                hdr.canary.bypass = 0;
-                hdr.canary.multicast = 1;
-                hdr.canary.kind = CANARY_BROADCAST;
             }
             if (hdr.pass.op != DO_NOTHING || hdr.pass.then == THEN_SHARD || meta.returns == 1) {
                 manager.ucast_egress_port = AGAIN_PORT;
