@@ -52,7 +52,8 @@ const WHOLE: &[(&Header, &[&str], &str)] = &[(&switchml::SWITCHML, &["version", 
 
 /// A header as TNA's programs have it.
 fn whole_header(text: &mut String, header: &Header, merged: &[&str], whole: &str) {
-    writeln!(text, "// {}; in TNA, where a field has whole bytes\nheader {}_tna_h {{", header.source, header.name).expect("a String takes all text");
+    writeln!(text, "// {}; in TNA, where a field has whole bytes\nheader {}_tna_h {{", header.source, header.name)
+        .expect("a String takes all text");
     for field in header.fields {
         if merged.first() == Some(&field.name) {
             let bits: usize = header.fields.iter().filter(|field| merged.contains(&field.name)).map(|field| field.bits).sum();
