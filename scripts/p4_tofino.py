@@ -76,6 +76,9 @@ def resources(name: str, report: Path) -> dict[str, Any]:
     pipeline = json.loads(report.read_text())["resources"]["mau"]
     program, target, defines = BUILDS[name]
     stages = pipeline["nStages"]
+    if len(pipeline["mau_stages"]) > stages:
+        # The compiler goes on; its assembler would not.
+        raise UnplacedError(f"{name}: needs {len(pipeline['mau_stages'])} stages of {stages}")
     found: dict[str, Any] = {"program": program, "target": target, "defines": list(defines)}
     found |= {"stages_needed": len(pipeline["mau_stages"]), "stages": stages}
     for kind, each in OF_STAGE.items():
