@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A program in TNA on v1model: the same text, so that bmv2 can play golden packets through it. Tofino's own model is not public.
+"""A program in TNA on v1model: the same text, so that bmv2 can play golden packets through it, without a Tofino.
 
 What is translated: registers and their actions (read, apply, write), hashes, checksums, the packages' wiring. All else of a program
 (parsers of the ingress, tables, actions, what is decided and in which order) is compiled as it stands. What is not played: the ingress's
