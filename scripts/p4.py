@@ -4,6 +4,7 @@
     check [--seed N] [--packets N] [--cases N]    the committed cases, and fresh ones of that seed and length
     run FOLDER...                                 these cases
     mutants [PROGRAM...]                          programs with a mistake each (mutants.json): golden packets must find it
+    tna [--write]                                 compiles the programs in TNA for Tofino: what they take must be as in tna/resources.json
 
 A case is a folder: packets in and out of each port (`p0_in.pcap`, `p0_out.pcap`), `commands.txt` for the control plane, `case.json` about
 the program. `fanin-p4 golden` writes them. A difference names the packet and its fields, and the packet in that made it; the case is then
@@ -29,6 +30,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import p4_tna
+import p4_tofino
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "dataplanes" / "p4"
 OUT = ROOT / "out" / "p4"
@@ -41,6 +45,10 @@ LATE_S = 2.0
 GRACE_S = 0.3
 #: Runs of a case that shows a difference, at most, to make it smaller.
 SHRINKS = 40
+
+
+#: The port that packets that come by again go to, as in the programs.
+AGAIN_PORT = 510
 
 
 #: Headers of packets that are not a case's usual ones, by Ethernet's type: clock packets.
@@ -225,6 +233,77 @@ def compiled(case: Case, folder: Path, programs: Path = PROGRAMS) -> Path:
     return target
 
 
+def in_tna(case: Case, folder: Path, programs: Path = PROGRAMS) -> tuple[Case, Path] | None:
+    """A case for a program's version in TNA, and that version on v1model; nothing where there is none.
+
+    The packets in are those that both versions judge alike, and the state machine says anew what is due for them.
+    """
+    program = case.about["program"]
+    source = programs / "tna" / f"{program}.p4"
+    if not source.exists():
+        return None
+    shutil.copytree(case.folder, folder)
+    switch = json.loads((folder / "switch.json").read_text())
+    defines = dict(case.about["defines"]) | p4_tna.sizes(program, switch)
+    (folder / "switch.json").write_text(json.dumps(switch))
+    commands = generator("control", program, str(folder / "switch.json"))
+    (folder / "commands.txt").write_text(p4_tna.commands(program, commands, defines))
+    packets = list(p4_tna.seen(program, case.in_order(), lambda frame: fields(frame, case.about["headers"]), defines, switch))
+    for port in case.ports:
+        write_pcap(folder / f"p{port}_in.pcap", [Packet(at_us, frame) for at_us, by, frame in packets if by == port])
+    generator("replay", str(folder))
+    for port in case.ports:
+        short = [Packet(at_us, p4_tna.shortened(program, frame)) for at_us, by, frame in packets if by == port]
+        write_pcap(folder / f"p{port}_in.pcap", short)
+    text, made = folder / f"{program}.p4", folder / f"{program}.json"
+    text.write_text(p4_tna.translated(source, [f"-D{name}={value}" for name, value in defines.items()], AGAIN_PORT))
+    done = subprocess.run([*compiler(), str(text), "-o", str(made)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"tna/{source.name} does not compile on v1model:\n{done.stderr}{done.stdout}")
+    return Case(folder), made
+
+
+def run_in_tna(folders: Sequence[Path]) -> int:
+    """Plays cases through the programs in TNA; the exit code."""
+    failed, played = 0, 0
+    for folder in folders:
+        with tempfile.TemporaryDirectory(prefix="fanin-tna-") as name:
+            prepared = in_tna(Case(folder), Path(name) / "case")
+            if prepared is None:
+                continue
+            case, program = prepared
+            found = play(case, program)
+            come = len(case.in_order())
+            sent = sum(len(case.out(port)) for port in case.ports)
+            played, failed = played + 1, failed + bool(found)
+            of = len(Case(folder).in_order())
+            print(f"{folder.name} in TNA: {come} of {of} packets in, {sent} out, {'DIFFERENT' if found else 'the same'}", flush=True)
+            if found:
+                print("\n".join(in_words(case, difference) for difference in found), flush=True)
+    print(f"{played - failed} of {played} cases are the same in TNA")
+    return 1 if failed else 0
+
+
+def tofino(writes: bool) -> int:
+    """Compiles the programs in TNA, and compares what they take with what is kept; the exit code."""
+    reason = p4_tofino.obstacle()
+    if reason is not None:
+        print(f"skipped: {reason}")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="fanin-tofino-") as folder:
+        found = {}
+        for name in p4_tofino.BUILDS:
+            found[name] = p4_tofino.resources(name, p4_tofino.compiled(name, Path(folder)))
+            print(f"{name}: {found[name]['stages_needed']} of {found[name]['stages']} stages", flush=True)
+    if writes:
+        p4_tofino.KEPT.write_text(json.dumps(found, indent=2) + "\n")
+    print(p4_tofino.table(found))
+    kept = json.loads(p4_tofino.KEPT.read_text())
+    wrong = p4_tofino.differences(kept, found)
+    print("\n".join(wrong) if wrong else "as in dataplanes/p4/tna/resources.json")
+    return 1 if wrong else 0
+
+
 def free_port() -> int:
     """A TCP port that nobody has."""
     with socket.socket() as any_socket:
@@ -387,11 +466,13 @@ def shrink(case: Case, program: Path, differences: Sequence[Difference]) -> Case
     return best
 
 
-def generator(*arguments: str) -> None:
-    """Runs `fanin-p4`."""
+def generator(*arguments: str) -> str:
+    """Runs `fanin-p4`; what it prints."""
     command = ["cargo", "run", "--locked", "--quiet", "-p", "fanin-p4", "--", *arguments]
-    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
         raise Failed(f"`{' '.join(command)}` failed")
+    return done.stdout
 
 
 def run(folders: Sequence[Path], shrinks: bool) -> int:
@@ -428,7 +509,12 @@ def found_by(cases: Sequence[Case], mutant: Sequence[str]) -> str | None:
         (programs / file).write_text(text.replace(before, after))
         for case in cases:
             try:
-                differences = play(case, compiled(case, Path(name), programs))
+                if file.startswith("tna/"):
+                    prepared = in_tna(case, Path(name) / case.folder.name, programs)
+                    assert prepared is not None, file
+                    differences = play(*prepared)
+                else:
+                    differences = play(case, compiled(case, Path(name), programs))
             except Ended:
                 return case.folder.name
             if differences:
@@ -444,7 +530,7 @@ def mutants(chosen: Sequence[str]) -> int:
         cases = [Case(folder) for folder in [*sorted((PROGRAMS / "golden").iterdir()), *sorted(Path(fresh).iterdir())]]
         for program, listed in json.loads((PROGRAMS / "mutants.json").read_text()).items():
             for mutant in listed if not chosen or program in chosen else ():
-                found = found_by([case for case in cases if case.about["program"] == program], mutant)
+                found = found_by([case for case in cases if case.about["program"] == program.removeprefix("tna/")], mutant)
                 survived += found is None
                 print(f"{program}: {mutant[3]}: {f'found by {found}' if found else 'NOT FOUND'}", flush=True)
     print(f"{survived} mistakes were not found")
@@ -463,9 +549,17 @@ def main(arguments: Sequence[str]) -> int:
     some.add_argument("folders", nargs="+", type=Path)
     mistakes = commands.add_parser("mutants", help="programs with a mistake each")
     mistakes.add_argument("programs", nargs="*", metavar="PROGRAM")
+    tna = commands.add_parser("tna", help="what the programs in TNA take of a Tofino")
+    tna.add_argument("--write", action="store_true", help="what is found is kept")
     for each in (check, some):
         each.add_argument("--no-shrink", action="store_true", help="a case that differs stays as long as it is")
     options = parser.parse_args(arguments)
+    if options.command == "tna":
+        try:
+            return tofino(options.write)
+        except p4_tofino.UnplacedError as error:
+            print(error, file=sys.stderr)
+            return 1
     reason = obstacle()
     if reason is not None:
         print(f"skipped: {reason}")
@@ -474,12 +568,14 @@ def main(arguments: Sequence[str]) -> int:
         if options.command == "mutants":
             return mutants(options.programs)
         if options.command == "run":
-            return run([folder.resolve() for folder in options.folders], not options.no_shrink)
+            folders = [folder.resolve() for folder in options.folders]
+            return run(folders, not options.no_shrink) | run_in_tna(folders)
         with tempfile.TemporaryDirectory(prefix="fanin-golden-") as fresh:
             generator("golden", fresh, "--seed", str(options.seed), "--packets", str(options.packets), "--cases", str(options.cases))
             committed = sorted((PROGRAMS / "golden").iterdir())
-            return run([*committed, *sorted(Path(fresh).iterdir())], not options.no_shrink)
-    except Failed as error:
+            folders = [*committed, *sorted(Path(fresh).iterdir())]
+            return run(folders, not options.no_shrink) | run_in_tna(folders)
+    except (Failed, p4_tna.UntranslatableError) as error:
         print(error, file=sys.stderr)
         return 1
 

@@ -198,6 +198,18 @@ header icrc_h {
 // Its length.
 @noWarn("unused") const bit<16> ICRC_BYTES = 0x4;
 
+// SwitchML, `switchml 2`; in TNA, where a field has whole bytes
+header switchml_tna_h {
+    bit<4> msg_type; // zero
+    bit<1> unused; // zero
+    bit<3> size; // 0 to 3: 32, 64, 128, 256 elements
+    bit<8> job; // job
+    bit<32> tsi; // how often the slot was used before
+    bit<16> place; // version, slot
+    bit<8> e0; // exponent of the slot's next block, signed
+    bit<8> e1; // as `e0`
+}
+
 // Ethernet's number for IPv4.
 @noWarn("unused") const bit<16> KIND_IPV4 = 0x800;
 // IPv4's number for UDP.
@@ -244,6 +256,8 @@ header icrc_h {
 #endif
 // Once for each element of a packet of ATP.
 #define ATP_ELEMENTS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31) DO(32) DO(33) DO(34) DO(35) DO(36) DO(37) DO(38) DO(39) DO(40) DO(41) DO(42) DO(43) DO(44) DO(45) DO(46) DO(47) DO(48) DO(49) DO(50) DO(51) DO(52) DO(53) DO(54) DO(55) DO(56) DO(57) DO(58) DO(59) DO(60) DO(61)
+// Once for each element of a half of ATP's packet.
+#define ATP_HALF(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30)
 // Ethernet's number for Rina.
 @noWarn("unused") const bit<16> KIND_RINA = 0x88b5;
 // A kind of packet of Rina.

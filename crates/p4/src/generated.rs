@@ -45,6 +45,26 @@ fn header(text: &mut String, header: &Header) {
     *text += "}\n";
 }
 
+/// A field of a header in TNA that is several of its format's: the header's name, theirs, and its own.
+///
+/// A Tofino calculates with whole containers, and no field is shifted: what is calculated with has to be whole bytes.
+const WHOLE: &[(&Header, &[&str], &str)] = &[(&switchml::SWITCHML, &["version", "slot"], "place")];
+
+/// A header as TNA's programs have it.
+fn whole_header(text: &mut String, header: &Header, merged: &[&str], whole: &str) {
+    writeln!(text, "// {}; in TNA, where a field has whole bytes\nheader {}_tna_h {{", header.source, header.name)
+        .expect("a String takes all text");
+    for field in header.fields {
+        if merged.first() == Some(&field.name) {
+            let bits: usize = header.fields.iter().filter(|field| merged.contains(&field.name)).map(|field| field.bits).sum();
+            writeln!(text, "    bit<{bits}> {whole}; // {}", merged.join(", ")).expect("a String takes all text");
+        } else if !merged.contains(&field.name) {
+            writeln!(text, "    bit<{}> {}; // {}", field.bits, field.name, field.what).expect("a String takes all text");
+        }
+    }
+    *text += "}\n\n";
+}
+
 /// A macro that does something for each of so many.
 fn times(text: &mut String, name: &str, count: usize, what: &str) {
     let each: Vec<String> = (0..count).map(|number| format!("DO({number})")).collect();
@@ -56,6 +76,7 @@ fn others(text: &mut String) {
     constant(text, "KIND_ATP", 16, atp::KIND_ATP, "Ethernet's number for ATP.");
     size(text, "ATP_AGGREGATORS", atp::AGGREGATORS.into(), "Aggregators.");
     times(text, "ATP_ELEMENTS", atp::ELEMENTS, "Once for each element of a packet of ATP.");
+    times(text, "ATP_HALF", atp::ELEMENTS / 2, "Once for each element of a half of ATP's packet.");
     constant(text, "KIND_RINA", 16, rina::KIND_RINA, "Ethernet's number for Rina.");
     let kinds = [("TASK", rina::TASK), ("PULL", rina::PULL), ("GRADIENT", rina::GRADIENT), ("SUM", rina::SUM), ("RESULT", rina::RESULT)];
     kinds.iter().for_each(|(name, kind)| constant(text, &format!("KIND_OF_{name}"), 8, *kind, "A kind of packet of Rina."));
@@ -93,6 +114,7 @@ pub fn p4() -> String {
         constant(&mut text, &format!("{}_BYTES", each.name.to_uppercase()), 16, each.bytes() as u64, "Its length.");
         text.push('\n');
     });
+    WHOLE.iter().for_each(|(header, merged, whole)| whole_header(&mut text, header, merged, whole));
     constant(&mut text, "KIND_IPV4", 16, frames::KIND_IPV4, "Ethernet's number for IPv4.");
     constant(&mut text, "PROTOCOL_UDP", 8, frames::PROTOCOL_UDP, "IPv4's number for UDP.");
     constant(&mut text, "HOPS", 8, frames::HOPS, "The time to live of what the switch sends.");

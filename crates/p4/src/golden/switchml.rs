@@ -264,7 +264,8 @@ pub fn trace(shape: Shape, seed: u64, packets: usize) -> (Switch, Trace) {
 pub fn case(shape: Shape, seed: u64, packets: usize) -> Files {
     let (switch, trace) = trace(shape, seed, packets);
     let commands = switch.commands().expect("shapes fit a switch").text();
-    let about = About { program: "switchml", defines: vec![("SWITCHML_CELLS", 64)], headers: &["ethernet", "ipv4", "udp", "switchml"] };
+    let defines = vec![("SWITCHML_CELLS", 64), ("SWITCHML_FIRST_ROUND", u64::from(FIRST_ROUND))];
+    let about = About { program: "switchml", defines, headers: &["ethernet", "ipv4", "udp", "switchml"] };
     trace.case(&switch, commands, about)
 }
 
