@@ -17,6 +17,7 @@ use crate::{plot, table};
 
 mod data;
 pub mod verdicts;
+mod views;
 
 use verdicts::Verdicts;
 
@@ -116,8 +117,8 @@ impl Section {
             heading: table::heading(plan, finished).trim().to_string(),
             problems: table::problems(plan, finished),
             pictures: Picture::all(&plot::charts(plan, finished)?)?,
-            networks: Vec::new(),
-            trees: Vec::new(),
+            networks: views::networks(plan, finished),
+            trees: views::trees(plan, finished),
             header: cells.header,
             labels: plan.axes.len().max(1),
             rows: cells.rows,

@@ -13,6 +13,7 @@ use fanin_pictures::table::as_expected;
 use fanin_pictures::{report, table};
 use fanin_plan::columns::write_csv;
 use fanin_plan::results::{RunRecord, write_json};
+use fanin_plan::run::view::Looks;
 use fanin_plan::run::{self, Finished};
 use fanin_plan::traced::{Traced, Wanted};
 use fanin_plan::{Plan, PlanError};
@@ -146,7 +147,7 @@ fn load(args: &SimArgs) -> Result<Loaded, PlanError> {
 /// Whether all runs ended as they should; `out` and `trace` are where `--out` and `--trace` are.
 fn simulate(args: &SimArgs, (plan, wanted): (&Plan, Option<&Wanted>), (out, trace): (Option<&Path>, Option<&Path>)) -> Result<bool> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let (finished, traced) = progress::run(plan, threads, wanted)?;
+    let (finished, traced) = progress::run(plan, threads, Looks { wanted, page: out.is_some() })?;
     if let (Some(named), Some(folder)) = (&args.out, out) {
         let page = report::of_plan(plan, &finished)?;
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;
