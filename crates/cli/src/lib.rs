@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `quantities` | durations and sizes on the command line |
 //! | `trace` | `fanin trace`: what goes over simulated links, for Wireshark |
+//! | `compare` | `fanin compare`: two results side by side |
 //! | `repro` | `fanin repro`: results held against what a paper says |
 //! | `model` | `fanin model`: formulas of papers, as tables |
 //! | `generate` | `fanin workload`: training steps of published models |
@@ -32,6 +33,7 @@ extern crate fanin_terminal;
 mod allreduce;
 mod bench;
 mod check;
+mod compare;
 mod demo;
 mod doctor;
 mod fabric_worker;
@@ -71,6 +73,7 @@ Examples:
   fanin sim --example quickstart
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
+  fanin compare out/before out/after
   fanin trace examples/loss.toml --out loss.pcapng
   fanin repro canary --quick --out out/canary
   fanin model a2tp --flows 2..32 --aggregators 450,900
@@ -94,6 +97,8 @@ RUST_LOG=debug writes what happens to standard error.";
 enum Command {
     /// Simulate a plan.
     Sim(sim::SimArgs),
+    /// Compare two results: what changed, by how much, within noise or not.
+    Compare(compare::CompareArgs),
     /// Write what goes over simulated links to a file for Wireshark.
     Trace(trace::TraceArgs),
     /// Reproduce a paper's figures and hold them against its claims.
@@ -174,6 +179,7 @@ where
 fn perform(command: &Command) -> ExitCode {
     let done = match command {
         Command::Sim(args) => return sim::run(args),
+        Command::Compare(args) => return compare::run(args),
         Command::Trace(args) => return trace::run(args),
         Command::Repro(args) => return repro::run(args),
         Command::Model(args) => return model::run(args),

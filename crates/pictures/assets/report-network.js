@@ -20,6 +20,8 @@ function layout(levels, width, row, top) {
   for (const [level, nodes] of rows) nodes.forEach((node, number) => { places[node] = [((number + 0.5) * width) / nodes.length, top + row * (highest - level)]; });
   return [places, top + row * highest + 40, rows];
 }
+// Wide where the page is narrow: it scrolls by itself.
+const framed = (stage) => element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Picture of the network" }, stage);
 // A slider with a button that plays; `show` draws a step and gives its words.
 function player(key, count, show, what, initial = () => 0) {
   const slider = element("input", { type: "range", min: 0, max: count() - 1, value: 0, "aria-label": what });
@@ -114,7 +116,7 @@ function makeNetwork(section) {
     net.times.forEach((time, frame) => net.links.forEach(([from, to], link) => { const at = frame * net.links.length + link; rows.push([time, net.nodes[from], net.nodes[to], (data.utilisation[at] / 255).toFixed(3), Math.round((data.queue[at] / 255) * net.queue_most)]); }));
     save(`${section.id}-network.csv`, "text/csv", csv(rows));
   });
-  place.append(element("div", { class: "controls" }, point, shown, scale, scaleText, table), play.bar, stage, top, note);
+  place.append(element("div", { class: "controls" }, point, shown, scale, scaleText, table), play.bar, framed(stage), top, note);
   point.hidden = section.networks.length < 2;
   const restore = () => { point.restore(); shown.restore(); build(); play.restore(); };
   restorers.push(restore);
@@ -167,7 +169,8 @@ function makeTree(section) {
   }
   const play = player(key + ".step", () => current().events.length + 1, show, "Packet", () => current().events.length);
   const table = button("CSV", "Packets of the block as CSV", () => { const tree = current(); save(`${section.id}-block.csv`, "text/csv", csv([["time_us", "from", "to", "what"], ...tree.events.map(([time, from, to, way]) => [time, tree.nodes[from], tree.nodes[to], way ? "sum" : "contribution"])])); });
-  place.append(element("div", { class: "controls" }, point, table), play.bar, stage, list, note);
+  const keys = WAYS.map((way, number) => element("span", { class: "key" }, element("span", { class: `way way${number}`, "aria-hidden": "true" }, "\u27f6"), ` ${way}`));
+  place.append(element("div", { class: "controls" }, point, table, ...keys), play.bar, framed(stage), list, note);
   point.hidden = section.trees.length < 2;
   restorers.push(() => { point.restore(); build(); play.restore(); });
   themed.push(() => stage.childElementCount && play.restore());

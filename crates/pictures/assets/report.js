@@ -65,10 +65,10 @@ function save(name, type, text) {
 }
 const quoted = (value) => (/[",\n]/.test(value) ? '"' + String(value).replaceAll('"', '""') + '"' : String(value));
 const csv = (rows) => rows.map((row) => row.map((value) => quoted(value ?? "")).join(",")).join("\n") + "\n";
-function csvOf(figure) {
+function rowsOf(figure) {
   const x = figure.x || "x", y = figure.y || "y";
   if (figure.kind === "blocks") {
-    return csv([["row", "what", "begin", "end"], ...figure.data.map((b) => [figure.names[Math.floor(b[2])], figure.groups[b[4]].label, b[0], b[1]])]);
+    return [["row", "what", "begin", "end"], ...figure.data.map((b) => [figure.names[Math.floor(b[2])], figure.groups[b[4]].label, b[0], b[1]])];
   }
   const rows = [figure.kind === "corners" ? ["series", x, y] : ["series", x, y, "lowest", "highest"]];
   figure.groups.forEach((group, g) => {
@@ -78,8 +78,9 @@ function csvOf(figure) {
       figure.data[g].forEach((s, i) => rows.push([group.label, figure.ticks.labels[i], ...(s ? [s[1], s[0], s[2]] : ["", "", ""])]));
     }
   });
-  return csv(rows);
+  return rows;
 }
+const csvOf = (figure) => csv(rowsOf(figure));
 
 // ---- Figures.
 function hidden(key) {
@@ -304,9 +305,9 @@ function numbersOf(figure) {
   const details = element("details", { class: "needs-js" }, element("summary", {}, "Numbers"));
   details.addEventListener("toggle", () => {
     if (!details.open || details.children.length > 1) return;
-    const [head, ...rows] = csvOf(figure).trim().split("\n").map((line) => line.match(/("([^"]|"")*"|[^,]*)(,|$)/g).slice(0, -1).concat("").slice(0, 5).map((cell) => cell.replace(/,$/, "").replace(/^"|"$/g, "")));
+    const [head, ...rows] = rowsOf(figure);
     const cut = rows.slice(0, 500);
-    const table = element("table", {}, element("thead", {}, element("tr", {}, ...head.map((cell) => element("th", {}, cell)))), element("tbody", {}, ...cut.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell))))));
+    const table = element("table", {}, element("thead", {}, element("tr", {}, ...head.map((cell) => element("th", {}, cell)))), element("tbody", {}, ...cut.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell ?? "")))))));
     details.append(element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Numbers of ${figure.title}` }, table));
     if (rows.length > cut.length) details.append(element("p", { class: "muted" }, `The first ${cut.length} of ${rows.length} rows; the CSV has all.`));
   });

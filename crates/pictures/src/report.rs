@@ -155,6 +155,29 @@ impl Section {
         })
     }
 
+    /// A table without pictures: its header, its rows, and how many columns are names.
+    pub fn of_table(id: &str, title: &str, heading: &str, (header, rows, labels): (Vec<String>, Vec<Vec<String>>, usize)) -> Section {
+        Section {
+            id: id.into(),
+            title: title.into(),
+            heading: heading.into(),
+            problems: Vec::new(),
+            pictures: Vec::new(),
+            networks: Vec::new(),
+            trees: Vec::new(),
+            header,
+            labels,
+            rows,
+            readme: String::new(),
+            plan: String::new(),
+        }
+    }
+
+    /// The same with a plan below it.
+    pub fn with_plan(self, plan: &str) -> Section {
+        Section { plan: plan.into(), ..self }
+    }
+
     /// The same with a text above it.
     pub fn with_readme(self, readme: &str) -> Section {
         Section { readme: readme.into(), ..self }
@@ -169,6 +192,14 @@ pub fn of_plan(plan: &Plan, finished: &[Finished]) -> Result<String> {
     let name = Path::new(&plan.file).file_stem().map_or(plan.file.clone(), |stem| stem.to_string_lossy().into_owned());
     let section = Section::of_plan("results", &name, plan, finished)?;
     page(&plan.file, false, None, &[section])
+}
+
+/// A page of sections without claims.
+///
+/// # Errors
+/// Those of the template.
+pub fn of_sections(title: &str, sections: &[Section]) -> Result<String> {
+    page(title, false, None, sections)
 }
 
 /// The page of a paper's figures.
