@@ -235,7 +235,7 @@ def looks(reader: Reader, pictures: Path | None) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     light, dark = reader.open(), reader.open(dark=True)
     check(light.evaluate(background) == "rgb(255, 255, 255)" and dark.evaluate(background) != "rgb(255, 255, 255)", "dark where the system is")
-    light.get_by_label("Colours").select_option("dark")
+    light.get_by_label("Colours", exact=True).select_option("dark")
     check(light.evaluate(background) == dark.evaluate(background) and "theme=dark" in state(light), "dark by choice")
     phone = reader.open(width=390)
     wide = phone.evaluate("document.documentElement.scrollWidth")
@@ -244,7 +244,7 @@ def looks(reader: Reader, pictures: Path | None) -> None:
     check(bare.locator("figure svg").first.is_visible() and bare.locator("table").first.is_visible(), "pictures and tables without scripts")
     check(not bare.locator("#theme").is_visible(), "no control that does nothing")
     light.emulate_media(media="print")
-    check(light.locator("figure svg").first.is_visible() and not light.locator("figure canvas").first.is_visible(), "pictures of print are drawn as lines")
+    check(light.locator("figure .svg svg").first.is_visible() and not light.locator("figure canvas").first.is_visible(), "pictures of print are drawn as lines")
     light.emulate_media(media="screen")
     if pictures is not None:
         pictures.mkdir(parents=True, exist_ok=True)

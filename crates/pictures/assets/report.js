@@ -349,7 +349,12 @@ function makeTable(table) {
     let order = rows;
     if (way && +at < heads.length) {
       const value = (row) => row.cells[at].textContent.trim();
-      const compare = (a, b) => { const [x, y] = [numberIn(a), numberIn(b)]; return +at >= names || (x !== null && y !== null) ? (x ?? Infinity) - (y ?? Infinity) : a.localeCompare(b, "en"); };
+      const compare = (a, b) => {
+        const [x, y] = [numberIn(a), numberIn(b)];
+        if (x !== null && y !== null) return x - y || a.localeCompare(b, "en");
+        // What is no number comes after those that are.
+        return x === y ? a.localeCompare(b, "en") : x === null ? 1 : -1;
+      };
       order = [...rows].sort((a, b) => compare(value(a), value(b)) * (way === "u" ? 1 : -1));
     }
     body.replaceChildren(...order);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fanin_pictures::folder::write_folder;
 use fanin_pictures::table::as_expected;
-use fanin_pictures::{report, table};
+use fanin_pictures::{paper, report, table};
 use fanin_plan::columns::write_csv;
 use fanin_plan::results::{RunRecord, write_json};
 use fanin_plan::run::view::Looks;
@@ -34,6 +34,9 @@ pub struct SimArgs {
     /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, communication.csv where they have workloads, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Writes the pictures once more, as figures for papers: NAME.svg and NAME.pdf in DIR/ieee or DIR/acm, as wide as a column, in 8-point letters with serifs.
+    #[arg(long, value_enum, requires = "out")]
+    pub figures: Option<Journal>,
     /// Seed of the first repetition, in place of the plan's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,
@@ -64,11 +67,39 @@ const SIM_HELP: &str = "\
 Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim --example quickstart
+  fanin sim plan.toml --out out/plan --figures ieee
   fanin sim plan.toml --set jobs.0.message=1MiB --set 'sweep.jobs.0.trees=[1, 2, 4]'
   fanin sim examples/workload.toml --trace step.json --trace-blocks 0:data:0 --trace-links leaf0-spine0
   fanin sim plan.toml --format json | jq '.[] | {series, goodput_gbps}'
 
 Every result but wall_s depends on plan and seed only. The seed of a row with --set run.repetitions=1 repeats that row's run.";
+
+/// Whose columns figures are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Journal {
+    /// Columns of 3.5 in; letters like Times.
+    Ieee,
+    /// Columns of 3.33 in; letters like Libertine.
+    Acm,
+}
+
+impl Journal {
+    fn name(self) -> &'static str {
+        match self {
+            Journal::Ieee => "ieee",
+            Journal::Acm => "acm",
+        }
+    }
+}
+
+impl From<Journal> for paper::Paper {
+    fn from(journal: Journal) -> Self {
+        match journal {
+            Journal::Ieee => paper::IEEE,
+            Journal::Acm => paper::ACM,
+        }
+    }
+}
 
 /// Output formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -152,6 +183,10 @@ fn simulate(args: &SimArgs, (plan, wanted): (&Plan, Option<&Wanted>), (out, trac
         let page = report::of_plan(plan, &finished)?;
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;
         write_folder(folder, plan, &finished).with_context(|| format!("--out {}", named.display()))?;
+        if let Some(journal) = args.figures {
+            paper::write(&folder.join(journal.name()), plan, &finished, journal.into())
+                .with_context(|| format!("--figures {}", journal.name()))?;
+        }
     }
     if let (Some(named), Some(file), Some(traced)) = (&args.trace, trace, traced) {
         write_trace(&traced, file).with_context(|| format!("--trace {}", named.display()))?;

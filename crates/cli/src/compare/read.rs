@@ -16,8 +16,8 @@ pub struct Results {
     about: Option<Value>,
     /// The runs' records.
     runs: Vec<Map<String, Value>>,
-    /// The plan, and its text.
-    pub plan: Option<toml::Table>,
+    /// The plan's values by their whole keys, and its text.
+    pub plan: Option<BTreeMap<String, String>>,
     pub text: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Results {
         }
         let beside = |name: &str| if folder { std::fs::read_to_string(path.join(name)).ok() } else { None };
         let text = beside("plan.toml");
-        let plan = text.as_ref().map(|text| text.parse().with_context(|| path.join("plan.toml").display().to_string())).transpose()?;
+        let plan = text.as_ref().map(|text| values_of(text).with_context(|| path.join("plan.toml").display().to_string())).transpose()?;
         let about = beside("about.json").and_then(|text| serde_json::from_str(&text).ok());
         Ok(Results { path: path.into(), about, runs, plan, text })
     }
@@ -90,6 +90,17 @@ impl Results {
     }
 }
 
+/// What `--set` has changed, which stands above the plan as comments: keys and values.
+fn sets(text: &str) -> Vec<(String, String)> {
+    let sets = text.lines().map_while(|line| line.strip_prefix("# --set ")).filter_map(|set| set.split_once('='));
+    // As values of the plan are written.
+    let written = |value: &str| {
+        let parsed = format!("value = {value}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("value"));
+        parsed.unwrap_or_else(|| value.into()).to_string()
+    };
+    sets.map(|(key, value)| (key.trim().to_owned(), written(value.trim()))).collect()
+}
+
 /// What tells a point from others: its series and what it sets.
 fn label(run: &Map<String, Value>) -> String {
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -101,13 +112,19 @@ fn label(run: &Map<String, Value>) -> String {
 }
 
 /// Keys whose values differ: key, before, after.
-pub fn plan_changes(a: &toml::Table, b: &toml::Table) -> Vec<(String, String, String)> {
-    let (a, b) = (flat(a), flat(b));
+pub fn plan_changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
     let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
     keys.sort();
     keys.dedup();
     let text = |value: Option<&String>| value.cloned().unwrap_or_else(|| "(not set)".into());
     keys.into_iter().filter(|key| a.get(*key) != b.get(*key)).map(|key| (key.clone(), text(a.get(key)), text(b.get(key)))).collect()
+}
+
+/// A plan's values by their whole keys, with what `--set` has changed.
+fn values_of(text: &str) -> Result<BTreeMap<String, String>, toml::de::Error> {
+    let mut values = flat(&text.parse()?);
+    values.extend(sets(text));
+    Ok(values)
 }
 
 /// Values by their whole keys.
