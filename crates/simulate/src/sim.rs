@@ -31,7 +31,7 @@ pub struct SimArgs {
     /// An example of those that are in the program, in place of a file: `fanin examples` lists them.
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     pub example: Option<String>,
-    /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, communication.csv where they have workloads, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
+    /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, communication.csv where they have workloads, memory.csv and series.csv where they are sampled, plan.toml, about.json, plots and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Writes the pictures once more, as figures for papers: NAME.svg and NAME.pdf in DIR/ieee or DIR/acm, as wide as a column, in 8-point letters with serifs.
