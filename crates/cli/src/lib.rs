@@ -8,6 +8,7 @@
 //! | `quantities` | durations and sizes on the command line |
 //! | `trace` | `fanin trace`: what goes over simulated links, for Wireshark |
 //! | `compare` | `fanin compare`: two results side by side |
+//! | `pdf` | figures of papers as PDF |
 //! | `repro` | `fanin repro`: results held against what a paper says |
 //! | `model` | `fanin model`: formulas of papers, as tables |
 //! | `generate` | `fanin workload`: training steps of published models |
@@ -43,6 +44,7 @@ mod link;
 mod manager;
 mod model;
 mod operator;
+mod pdf;
 mod planner;
 mod quantities;
 mod repro;
@@ -178,7 +180,7 @@ where
 
 fn perform(command: &Command) -> ExitCode {
     let done = match command {
-        Command::Sim(args) => return sim::run(args),
+        Command::Sim(args) => return sim::run(args, Some(pdf::of)),
         Command::Compare(args) => return compare::run(args),
         Command::Trace(args) => return trace::run(args),
         Command::Repro(args) => return repro::run(args),

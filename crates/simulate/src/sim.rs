@@ -9,8 +9,9 @@ use std::thread;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fanin_pictures::folder::write_folder;
+use fanin_pictures::paper::{self, ToPdf};
 use fanin_pictures::table::as_expected;
-use fanin_pictures::{paper, report, table};
+use fanin_pictures::{report, table};
 use fanin_plan::columns::write_csv;
 use fanin_plan::results::{RunRecord, write_json};
 use fanin_plan::run::view::Looks;
@@ -112,8 +113,8 @@ pub enum Format {
     Json,
 }
 
-/// Runs the command: 0 if all is well, 1 if a run failed or was not exact, 2 if the input is wrong.
-pub fn run(args: &SimArgs) -> ExitCode {
+/// Runs the command: 0 if all is well, 1 if a run failed or was not exact, 2 if the input is wrong. Without `to_pdf` figures are SVG alone.
+pub fn run(args: &SimArgs, to_pdf: Option<ToPdf>) -> ExitCode {
     // Before an example's folder may become the one that paths begin at.
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let (out, trace) = (args.out.as_ref().map(absolute), args.trace.as_ref().map(absolute));
@@ -143,7 +144,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match simulate(args, (plan, wanted.as_ref()), (out.as_deref(), trace.as_deref())) {
+    match simulate(args, (plan, wanted.as_ref()), (out.as_deref(), trace.as_deref()), to_pdf) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -176,7 +177,12 @@ fn load(args: &SimArgs) -> Result<Loaded, PlanError> {
 }
 
 /// Whether all runs ended as they should; `out` and `trace` are where `--out` and `--trace` are.
-fn simulate(args: &SimArgs, (plan, wanted): (&Plan, Option<&Wanted>), (out, trace): (Option<&Path>, Option<&Path>)) -> Result<bool> {
+fn simulate(
+    args: &SimArgs,
+    (plan, wanted): (&Plan, Option<&Wanted>),
+    (out, trace): (Option<&Path>, Option<&Path>),
+    to_pdf: Option<ToPdf>,
+) -> Result<bool> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let (finished, traced) = progress::run(plan, threads, Looks { wanted, page: out.is_some() })?;
     if let (Some(named), Some(folder)) = (&args.out, out) {
@@ -184,7 +190,7 @@ fn simulate(args: &SimArgs, (plan, wanted): (&Plan, Option<&Wanted>), (out, trac
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;
         write_folder(folder, plan, &finished).with_context(|| format!("--out {}", named.display()))?;
         if let Some(journal) = args.figures {
-            paper::write(&folder.join(journal.name()), plan, &finished, journal.into())
+            paper::write(&folder.join(journal.name()), plan, &finished, journal.into(), to_pdf)
                 .with_context(|| format!("--figures {}", journal.name()))?;
         }
     }
