@@ -3,7 +3,8 @@
 
 Usage: notebooks.py FILE.ipynb ...
 
-A cell's last line may be an expression, whose value Jupyter shows; here it is made and its text forms are asked for. A notebook may not have outputs in it.
+A cell's last line may be an expression, whose value Jupyter shows; here it is made and its text forms are asked for. A notebook may not have
+outputs in it.
 Exits with 1 where a cell raises an error. Python's standard library only, and what the notebooks import.
 """
 

@@ -244,7 +244,10 @@ def looks(reader: Reader, pictures: Path | None) -> None:
     check(bare.locator("figure svg").first.is_visible() and bare.locator("table").first.is_visible(), "pictures and tables without scripts")
     check(not bare.locator("#theme").is_visible(), "no control that does nothing")
     light.emulate_media(media="print")
-    check(light.locator("figure .svg svg").first.is_visible() and not light.locator("figure canvas").first.is_visible(), "pictures of print are drawn as lines")
+    check(
+        light.locator("figure .svg svg").first.is_visible() and not light.locator("figure canvas").first.is_visible(),
+        "pictures of print are drawn as lines",
+    )
     light.emulate_media(media="screen")
     if pictures is not None:
         pictures.mkdir(parents=True, exist_ok=True)

@@ -195,18 +195,13 @@ impl Watcher {
         let at = |ps: Option<u64>| ps.map(Instant::from_ps);
         let span = |((rank, index), (begun, ended))| BlockSpan { rank, index, begun: at(begun), ended: at(ended) };
         let links = self.longest_ps.len().max(1);
-        let queues = self.times.iter().zip(self.bytes.chunks(links)).zip(self.sent.chunks(links).zip(self.slots));
-        let sample = |((until, bytes), (sent, slots)): ((&u64, &[u64]), (&[u64], Vec<u64>))| QueueSample {
-            until: Instant::from_ps(*until),
-            bytes: bytes.to_vec(),
-            sent: sent.to_vec(),
-            slots,
-        };
-        Watched {
-            queues: queues.map(sample).collect(),
-            blocks: self.blocks.into_iter().map(span).collect(),
-            blocks_left_out: self.blocks_left_out,
+        let mut of_links = self.bytes.chunks(links).zip(self.sent.chunks(links));
+        let mut queues = Vec::with_capacity(self.times.len());
+        for (until, slots) in self.times.into_iter().zip(self.slots) {
+            let Some((bytes, sent)) = of_links.next() else { break };
+            queues.push(QueueSample { until: Instant::from_ps(until), bytes: bytes.to_vec(), sent: sent.to_vec(), slots });
         }
+        Watched { queues, blocks: self.blocks.into_iter().map(span).collect(), blocks_left_out: self.blocks_left_out }
     }
 }
 
