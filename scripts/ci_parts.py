@@ -86,6 +86,12 @@ PARTS = (
         crates=("fanin-c", "fanin"),
         files=("mpi/*", "scripts/c_*.py", "scripts/mpi_*.py", "scripts/packages.py", "scripts/processes.py"),
     ),
+    Part(
+        "report",
+        'sudo --preserve-env env "PATH=$PATH" make test-all CHECKS=report',
+        crates=("fanin",),
+        files=("scripts/report_tests.py", "scripts/packages.py"),
+    ),
     Part("own-crates", "make test-all CHECKS=own-crates", crates=("fanin",), files=(*EMBEDDED, "docs/*.md", "scripts/own_crates.py")),
     Part("docs", "make docs", crates=("fanin", "fanin-py"), files=(*PYTHON, *EMBEDDED, "docs/*", "*.md", "mkdocs.yml")),
     Part("clean-install", "make test-all CHECKS=clean-install", crates=("fanin-py", "fanin"), files=(*PYTHON, *EMBEDDED, "README.md")),

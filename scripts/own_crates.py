@@ -62,6 +62,11 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as out:
                 if not run([program, *(argument.replace("OUT", out) for argument in arguments)], crate):
                     failed.append(f"{crate.name}: {' '.join(arguments)}")
+        notebook = EXAMPLES / "notebooks" / f"{crate.name}.ipynb"
+        if notebook.exists():
+            os.environ["FANIN_RACKS"] = program
+            if not run([sys.executable, os.fspath(ROOT / "scripts" / "notebooks.py"), os.fspath(notebook)], crate):
+                failed.append(f"{crate.name}: {notebook.name}")
     for what in failed:
         print(f"failed: {what}", file=sys.stderr)
     return 1 if failed else 0

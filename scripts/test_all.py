@@ -30,6 +30,7 @@ import ns3
 import p4
 import packages
 import rdma
+import report_tests
 import torch_tests
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -143,6 +144,8 @@ CHECKS = [
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.
     Check("docs", anywhere, ["sh", "-ec", f"{BUILT}FANIN=target/debug/fanin {sys.executable} scripts/docs.py"]),
+    # The report's page in a browser, as a reader uses it.
+    Check("report", report_tests.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/report_tests.py --fanin target/debug/fanin"]),
     # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
     Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead racks racks-loss control"]),

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `quantities` | durations and sizes on the command line |
 //! | `trace` | `fanin trace`: what goes over simulated links, for Wireshark |
+//! | `compare` | `fanin compare`: two results side by side |
+//! | `pdf` | figures of papers as PDF |
 //! | `repro` | `fanin repro`: results held against what a paper says |
 //! | `model` | `fanin model`: formulas of papers, as tables |
 //! | `generate` | `fanin workload`: training steps of published models |
@@ -33,6 +35,7 @@ mod advise;
 mod allreduce;
 mod bench;
 mod check;
+mod compare;
 mod demo;
 mod doctor;
 mod fabric_worker;
@@ -42,6 +45,7 @@ mod link;
 mod manager;
 mod model;
 mod operator;
+mod pdf;
 mod planner;
 mod quantities;
 mod repro;
@@ -72,6 +76,7 @@ Examples:
   fanin sim --example quickstart
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
+  fanin compare out/before out/after
   fanin trace examples/loss.toml --out loss.pcapng
   fanin repro canary --quick --out out/canary
   fanin model a2tp --flows 2..32 --aggregators 450,900
@@ -96,6 +101,8 @@ RUST_LOG=debug writes what happens to standard error.";
 enum Command {
     /// Simulate a plan.
     Sim(sim::SimArgs),
+    /// Compare two results: what changed, by how much, within noise or not.
+    Compare(compare::CompareArgs),
     /// Write what goes over simulated links to a file for Wireshark.
     Trace(trace::TraceArgs),
     /// Reproduce a paper's figures and hold them against its claims.
@@ -177,7 +184,8 @@ where
 
 fn perform(command: &Command) -> ExitCode {
     let done = match command {
-        Command::Sim(args) => return sim::run(args),
+        Command::Sim(args) => return sim::run(args, Some(pdf::of)),
+        Command::Compare(args) => return compare::run(args),
         Command::Trace(args) => return trace::run(args),
         Command::Repro(args) => return repro::run(args),
         Command::Model(args) => return model::run(args),

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fanin_pictures::report;
 use fanin_plan::files;
+use fanin_plan::run::view::Looks;
 use fanin_repro::catalog::Catalog;
 use fanin_repro::figure::Done;
 use fanin_repro::folder::{write_figure, write_paper};
@@ -155,7 +156,7 @@ fn reproduce(args: &ReproArgs, catalog: &Catalog, paper: &str, tasks: Vec<Task>)
     let how = how(args);
     let mut all = Vec::new();
     for task in tasks {
-        let done = Done::run(task, &how, &mut |plan| progress::run(plan, &mut place, None).map(|(finished, _)| finished))?;
+        let done = Done::run(task, &how, &mut |plan| progress::run(plan, &mut place, Looks::default()).map(|(finished, _)| finished))?;
         if let Some(folder) = &args.out {
             write_figure(folder, &done, &how)?;
         }

@@ -36,7 +36,13 @@ pub fn write_folder(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result
     }
     write_links(plan, finished, create("links.csv")?)?;
     fs::write(folder.join("plan.toml"), plan.text_with_sets()).context("plan.toml")?;
+    fs::write(folder.join("about.json"), about()).context("about.json")?;
     plot::write_all(folder, plan, finished)
+}
+
+/// Which program wrote this: its version, and the commit where whoever built it has said so.
+fn about() -> String {
+    format!("{:#}\n", serde_json::json!({ "fanin": env!("CARGO_PKG_VERSION"), "commit": option_env!("FANIN_COMMIT") }))
 }
 
 fn write_frame(frame: &Frame, out: impl Write) -> Result<()> {

@@ -8,8 +8,10 @@
 //! | `time` | quantities of jobs over time |
 //! | `steps` | what ranks did over time |
 //! | `data` | which points belong to which bar or line, and their medians |
+//! | [`chart`] | a picture before it is drawn |
 
-mod data;
+pub mod chart;
+pub(crate) mod data;
 mod distribution;
 mod frame;
 mod look;
@@ -23,16 +25,16 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::grid::{Grid, Simulated};
+use chart::{Chart, Marks};
 use data::{Group, Spread, groups, joined, numeric_axis, spread};
 use fanin_plan::Plan;
 use fanin_plan::computed::Computed;
 use fanin_plan::metrics::{Field, Metric};
 use fanin_plan::run::Finished;
 use fanin_plan::schema::{Job, Plot, PlotKind};
-pub use frame::{FONT, INK, MUTED};
-use frame::{Frame, Pen, Ticks};
+use frame::Ticks;
+pub use frame::{FONT, INK, MUTED, Style};
 use look::Look;
-use plotters::prelude::IntoLogRange;
 
 /// Draws what the plan asks for; where it does not say, goodput as bars, links as a distribution, completion time over sizes where they
 /// are swept, memory and jobs over time where they are sampled.
@@ -59,6 +61,14 @@ pub fn write(folder: &Path, pictures: Vec<(String, String)>) -> Result<()> {
 /// # Errors
 /// Those of drawing.
 pub fn pictures(plan: &Plan, finished: &[Finished]) -> Result<Vec<(String, String)>> {
+    svgs(charts(plan, finished)?)
+}
+
+/// The same pictures before they are drawn, by their names.
+///
+/// # Errors
+/// A plot that cannot be drawn from these results.
+pub fn charts(plan: &Plan, finished: &[Finished]) -> Result<Vec<(String, Chart)>> {
     let plots = plan.plots.clone().unwrap_or_else(|| usual(plan));
     let simulated = Simulated { plan, finished };
     drawn(&plots, &simulated, Some(&simulated))
@@ -69,7 +79,23 @@ pub fn pictures(plan: &Plan, finished: &[Finished]) -> Result<Vec<(String, Strin
 /// # Errors
 /// Those of drawing.
 pub fn computed_pictures(plan: &Computed) -> Result<Vec<(String, String)>> {
+    svgs(computed_charts(plan)?)
+}
+
+/// The same pictures before they are drawn, by their names.
+///
+/// # Errors
+/// A plot that cannot be drawn from these results.
+pub fn computed_charts(plan: &Computed) -> Result<Vec<(String, Chart)>> {
     drawn(&plan.plots, plan, None)
+}
+
+fn svgs(charts: Vec<(String, Chart)>) -> Result<Vec<(String, String)>> {
+    let one = |(name, chart): (String, Chart)| {
+        let svg = chart.svg(&Style::PAGE).with_context(|| format!("plot {name}"))?;
+        Ok((name, svg))
+    };
+    charts.into_iter().map(one).collect()
 }
 
 /// A picture of measured jobs over time, as SVG: the name of each line, and its corners, in us.
@@ -78,7 +104,7 @@ pub fn computed_pictures(plan: &Computed) -> Result<Vec<(String, String)>> {
 /// Those of drawing.
 pub fn measured_over_time(title: &str, note: &str, y_label: &str, lines: Vec<(String, Vec<(f64, f64)>)>) -> Result<String> {
     let groups = named(&lines);
-    time::over_time(title, note, y_label, &groups, lines.into_iter().map(|(_, line)| vec![line]).collect())
+    time::over_time(title, note, y_label, groups, lines.into_iter().map(|(_, line)| vec![line]).collect()).svg(&Style::PAGE)
 }
 
 /// A picture of values over whole numbers, as SVG: the name of each line, and its corners.
@@ -87,8 +113,7 @@ pub fn measured_over_time(title: &str, note: &str, y_label: &str, lines: Vec<(St
 /// Those of drawing.
 pub fn over_count(title: &str, note: &str, x_label: &str, y_label: &str, lines: Vec<(String, Vec<(f64, f64)>)>) -> Result<String> {
     let groups = named(&lines);
-    let frame = Frame { title, note, x_label, y_label, groups: &groups, names: &[] };
-    time::over_count(&frame, lines.into_iter().map(|(_, line)| line).collect())
+    time::over_count((title, note), (x_label, y_label), groups, lines.into_iter().map(|(_, line)| vec![line]).collect()).svg(&Style::PAGE)
 }
 
 /// A group for each line, in a colour of its own.
@@ -98,10 +123,10 @@ fn named<T>(lines: &[(String, T)]) -> Vec<Group> {
     lines.iter().enumerate().map(group).collect()
 }
 
-fn drawn(plots: &[Plot], grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Result<Vec<(String, String)>> {
+fn drawn(plots: &[Plot], grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Result<Vec<(String, Chart)>> {
     let one = |plot: &Plot| {
-        let svg = draw(plot, grid, simulated).with_context(|| format!("plot {}", plot.name))?;
-        Ok((plot.name.clone(), svg))
+        let chart = draw(plot, grid, simulated).with_context(|| format!("plot {}", plot.name))?;
+        Ok((plot.name.clone(), chart))
     };
     plots.iter().map(one).collect()
 }
@@ -157,22 +182,22 @@ fn usual(plan: &Plan) -> Vec<Plot> {
     plots
 }
 
-fn draw(plot: &Plot, grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Result<String> {
+fn draw(plot: &Plot, grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Result<Chart> {
     let x = plot.x.as_ref().and_then(|x| grid.axis(x));
     let field = plot.y.as_deref().and_then(|key| grid.fields().named(key));
     let groups = groups(grid, x, &plot.only);
-    match (plot.kind, x, &field, simulated) {
-        (PlotKind::Bars, Some(x), Some(field), _) => bars(plot, grid, x, field, &groups),
+    Ok(match (plot.kind, x, &field, simulated) {
+        (PlotKind::Bars, Some(x), Some(field), _) => bars(plot, grid, x, field, groups),
         (PlotKind::Lines, Some(x), Some(field), _) => lines(plot, grid, x, field, &groups),
         (PlotKind::Memory, _, _, Some(simulated)) => memory(plot, simulated.finished, &groups),
-        (PlotKind::Steps, _, _, Some(simulated)) => steps::draw(plot, simulated.finished, &groups),
+        (PlotKind::Steps, _, _, Some(simulated)) => steps::draw(plot, simulated.finished, &groups)?,
         (PlotKind::Time, _, _, Some(simulated)) => time::draw(plot, simulated, &groups),
         (PlotKind::Cdf, _, _, Some(simulated)) => match plot.y.as_deref().and_then(Metric::of_job) {
-            Some((field, value)) => distribution::of_jobs(plot, simulated.finished, &groups, (&field, value)),
-            None => distribution::of_links(plot, simulated.finished, &groups),
+            Some((field, value)) => distribution::of_jobs(plot, simulated.finished, groups, (&field, value)),
+            None => distribution::of_links(plot, simulated.finished, groups),
         },
         _ => bail!("it cannot be drawn from these results"),
-    }
+    })
 }
 
 /// What the numbers are: said under the title.
@@ -190,89 +215,61 @@ fn with_unit(field: &Field) -> String {
     }
 }
 
+fn spreads(grid: &dyn Grid, field: &Field, groups: &[Group]) -> Vec<Vec<Option<Spread>>> {
+    groups.iter().map(|group| group.points.iter().map(|&point| spread(grid, point, field)).collect()).collect()
+}
+
 /// A group of bars for each value of the axis `x`.
-fn bars(plot: &Plot, grid: &dyn Grid, x: usize, field: &Field, groups: &[Group]) -> Result<String> {
+fn bars(plot: &Plot, grid: &dyn Grid, x: usize, field: &Field, groups: Vec<Group>) -> Chart {
     let categories: Vec<String> = grid.axes()[x].choices.iter().map(|choice| choice.label.clone()).collect();
-    let spreads: Vec<Vec<Option<Spread>>> =
-        groups.iter().map(|group| group.points.iter().map(|&point| spread(grid, point, field)).collect()).collect();
+    let spreads = spreads(grid, field, &groups);
     let top = spreads.iter().flatten().flatten().map(|spread| spread.high).fold(0.0, f64::max);
-    let y_label = with_unit(field);
-    let frame = Frame { title: &plot.title, note: &note(grid), x_label: &data::axis_title(grid, x), y_label: &y_label, groups, names: &[] };
-    // Bars differ by colour alone: there is no line to be dashed.
-    let looks: Vec<Look> = (0..groups.len()).map(|index| Look { color: index, dash: 0 }).collect();
     let ticks = Ticks { places: (0..categories.len()).map(|index| index as f64 + 0.5).collect(), labels: categories };
-    let y_range = 0.0..if top > 0.0 { top * 1.12 } else { 1.0 };
-    frame::render(&frame, &looks, (0.0..ticks.places.len() as f64, y_range), &ticks, |pen| {
-        let width = 0.8 / groups.len() as f64;
-        for (group, (spreads, look)) in spreads.iter().zip(&looks).enumerate() {
-            for (category, spread) in spreads.iter().enumerate() {
-                let left = category as f64 + 0.1 + group as f64 * width;
-                let center = left + width / 2.0;
-                let Some(spread) = spread else {
-                    pen.label("failed", (center, 0.0), frame::MUTED)?;
-                    continue;
-                };
-                pen.bar(left + width * 0.04..left + width * 0.96, spread.middle, *look)?;
-                if spread.high > spread.low {
-                    pen.whisker(center, (spread.low, spread.high), frame::INK)?;
-                }
-                pen.label(&frame::short_number(spread.middle), (center, spread.high), frame::INK)?;
-            }
-        }
-        Ok(())
-    })
+    Chart {
+        title: plot.title.clone(),
+        note: note(grid),
+        x_label: data::axis_title(grid, x),
+        y_label: with_unit(field),
+        // Bars differ by colour alone: there is no line to be dashed.
+        looks: (0..groups.len()).map(|index| Look { color: index, dash: 0 }).collect(),
+        groups,
+        names: Vec::new(),
+        x: 0.0..ticks.places.len() as f64,
+        y: 0.0..if top > 0.0 { top * 1.12 } else { 1.0 },
+        log: false,
+        ticks,
+        marks: Marks::Bars(spreads),
+    }
 }
 
 /// A line over the axis `x` for each combination of the others.
-fn lines(plot: &Plot, grid: &dyn Grid, x: usize, field: &Field, groups: &[Group]) -> Result<String> {
+fn lines(plot: &Plot, grid: &dyn Grid, x: usize, field: &Field, groups: &[Group]) -> Chart {
     let scale = numeric_axis(grid, x);
-    let spreads: Vec<Vec<Option<Spread>>> =
-        groups.iter().map(|group| group.points.iter().map(|&point| spread(grid, point, field)).collect()).collect();
-    let (groups, spreads) = joined(groups, spreads);
+    let (groups, spreads) = joined(groups, spreads(grid, field, groups));
     let all: Vec<&Spread> = spreads.iter().flatten().flatten().collect();
     let low = all.iter().map(|spread| spread.low).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|spread| spread.high).fold(0.0, f64::max);
-    let y_label = with_unit(field);
-    let frame = Frame {
-        title: &plot.title,
-        note: &note(grid),
-        x_label: &data::axis_title(grid, x),
-        y_label: &y_label,
-        groups: &groups,
-        names: &[],
-    };
-    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let (first, last) = (scale.places[0], scale.places[scale.places.len() - 1]);
     let margin = if first == last { 0.5 } else { (last - first).abs() * 0.04 };
-    let x_range = first.min(last) - margin..first.max(last) + margin;
-    let ticks = Ticks { places: scale.places.clone(), labels: scale.labels.clone() };
-    if low > 0.0 && high / low >= 20.0 {
-        let range = (low * 0.8..high * 1.25).log_scale();
-        frame::render(&frame, &looks, (x_range, range), &ticks, |pen| all_lines(pen, &scale.places, &spreads, &looks))
-    } else {
-        let range = 0.0..if high > 0.0 { high * 1.08 } else { 1.0 };
-        frame::render(&frame, &looks, (x_range, range), &ticks, |pen| all_lines(pen, &scale.places, &spreads, &looks))
+    let log = low > 0.0 && high / low >= 20.0;
+    Chart {
+        title: plot.title.clone(),
+        note: note(grid),
+        x_label: data::axis_title(grid, x),
+        y_label: with_unit(field),
+        looks: groups.iter().map(|group| group.look).collect(),
+        groups,
+        names: Vec::new(),
+        x: first.min(last) - margin..first.max(last) + margin,
+        y: if log { low * 0.8..high * 1.25 } else { 0.0..if high > 0.0 { high * 1.08 } else { 1.0 } },
+        log,
+        ticks: Ticks { places: scale.places, labels: scale.labels },
+        marks: Marks::Points(spreads),
     }
-}
-
-fn all_lines(pen: &mut dyn Pen, places: &[f64], spreads: &[Vec<Option<Spread>>], looks: &[Look]) -> Result<()> {
-    for (spreads, look) in spreads.iter().zip(looks) {
-        let drawn: Vec<(f64, &Spread)> =
-            places.iter().zip(spreads).filter_map(|(x, spread)| spread.as_ref().map(|spread| (*x, spread))).collect();
-        pen.line(drawn.iter().map(|(x, spread)| (*x, spread.middle)).collect(), *look)?;
-        for (x, spread) in drawn {
-            if spread.high > spread.low {
-                pen.whisker(x, (spread.low, spread.high), look.rgb())?;
-            }
-            pen.dot((x, spread.middle), *look)?;
-        }
-    }
-    Ok(())
 }
 
 /// Memory of the switch that has most in use, over time, in the first repetition of each point.
-fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
-    let note = "at the switch that has most in use; first repetition of each";
+fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Chart {
     let lines: Vec<Vec<(f64, f64)>> = groups
         .iter()
         .map(|group| {
@@ -281,18 +278,22 @@ fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String
         })
         .collect();
     let (groups, lines) = joined(groups, lines);
-    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
-    let frame = Frame { title: &plot.title, note, x_label: "time (us)", y_label: "memory in use (KiB)", groups: &groups, names: &[] };
     let last = lines.iter().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
     let high = lines.iter().flatten().map(|(_, used)| *used).fold(1.0, f64::max);
-    let places = round_steps(last);
-    let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
-    frame::render(&frame, &looks, (0.0..last, 0.0..high * 1.05), &ticks, |pen| {
-        for (line, look) in lines.into_iter().zip(&looks) {
-            pen.line(line, *look)?;
-        }
-        Ok(())
-    })
+    Chart {
+        title: plot.title.clone(),
+        note: "at the switch that has most in use; first repetition of each".into(),
+        x_label: "time (us)".into(),
+        y_label: "memory in use (KiB)".into(),
+        looks: groups.iter().map(|group| group.look).collect(),
+        groups,
+        names: Vec::new(),
+        x: 0.0..last,
+        y: 0.0..high * 1.05,
+        log: false,
+        ticks: Ticks::of(round_steps(last)),
+        marks: Marks::Corners(lines.into_iter().map(|line| vec![line]).collect(), false),
+    }
 }
 
 /// From 0 to at most `last` in at most 10 steps of 1, 2 or 5 times a power of ten.

@@ -1,4 +1,5 @@
-//! `report.html`: results as one page that needs nothing else, neither scripts nor anything from elsewhere.
+//! `report.html`: results as one page that needs nothing else. Scripts and data are in it; without scripts its pictures and tables are there all
+//! the same. The same results give the same bytes.
 
 use std::path::Path;
 
@@ -7,11 +8,16 @@ use askama::Template;
 use fanin_plan::Plan;
 use fanin_plan::computed::Computed;
 use fanin_plan::run::Finished;
+use serde_json::{Value, json};
 
+use crate::plot::Style;
+use crate::plot::chart::Chart;
 use crate::rows::Rows;
 use crate::{plot, table};
 
+mod data;
 pub mod verdicts;
+mod views;
 
 use verdicts::Verdicts;
 
@@ -33,6 +39,49 @@ struct Page<'a> {
     /// The paper's claims; `None` where there are none.
     verdicts: Option<Verdicts>,
     sections: &'a [Section],
+    style: &'static str,
+    script: &'static str,
+    /// As JSON.
+    data: String,
+}
+
+const STYLE: &str = concat!(include_str!("../assets/uplot/uPlot.min.css"), include_str!("../assets/report.css"));
+const SCRIPT: &str = concat!(
+    "/*\n",
+    include_str!("../assets/uplot/LICENSE"),
+    "*/\n",
+    include_str!("../assets/uplot/uPlot.iife.min.js"),
+    include_str!("../assets/report.js"),
+    include_str!("../assets/report-network.js"),
+    include_str!("../assets/report-end.js")
+);
+
+fn page(title: &str, quick: bool, verdicts: Option<Verdicts>, sections: &[Section]) -> Result<String> {
+    let of_section = |section: &Section| {
+        let figures: Vec<Value> = section.pictures.iter().map(|picture| picture.data.clone()).collect();
+        json!({ "id": section.id, "figures": figures, "networks": section.networks, "trees": section.trees })
+    };
+    let data = json!({ "sections": sections.iter().map(of_section).collect::<Vec<_>>() });
+    let data = data::in_page(&data);
+    Page { title, version: env!("CARGO_PKG_VERSION"), quick, verdicts, sections, style: STYLE, script: SCRIPT, data }
+        .render()
+        .context("report")
+}
+
+/// A picture of a section.
+struct Picture {
+    svg: String,
+    data: Value,
+}
+
+impl Picture {
+    fn all(charts: &[(String, Chart)]) -> Result<Vec<Picture>> {
+        let one = |(name, chart): &(String, Chart)| {
+            let svg = chart.svg(&Style::PAGE).with_context(|| format!("plot {name}"))?;
+            Ok(Picture { svg, data: data::figure(name, chart) })
+        };
+        charts.iter().map(one).collect()
+    }
 }
 
 /// The results of one plan.
@@ -42,8 +91,11 @@ pub struct Section {
     heading: String,
     /// Runs that are not as they should be.
     problems: Vec<String>,
-    /// As SVG.
-    pictures: Vec<String>,
+    pictures: Vec<Picture>,
+    /// The network of some points over time, for the page's scripts.
+    networks: Vec<Value>,
+    /// How one block was added up, of some points.
+    trees: Vec<Value>,
     header: Vec<String>,
     /// Columns that are names, not numbers.
     labels: usize,
@@ -64,7 +116,9 @@ impl Section {
             title: title.into(),
             heading: table::heading(plan, finished).trim().to_string(),
             problems: table::problems(plan, finished),
-            pictures: plot::pictures(plan, finished)?.into_iter().map(|(_, svg)| svg).collect(),
+            pictures: Picture::all(&plot::charts(plan, finished)?)?,
+            networks: views::networks(plan, finished),
+            trees: views::trees(plan, finished),
             header: cells.header,
             labels: plan.axes.len().max(1),
             rows: cells.rows,
@@ -90,13 +144,38 @@ impl Section {
                 rows.legend().trim().replace('\n', "; ")
             ),
             problems: Vec::new(),
-            pictures: plot::computed_pictures(plan)?.into_iter().map(|(_, svg)| svg).collect(),
+            pictures: Picture::all(&plot::computed_charts(plan)?)?,
+            networks: Vec::new(),
+            trees: Vec::new(),
             header: cells.header,
             labels: rows.parameters(),
             rows: cells.rows,
             readme: String::new(),
             plan: plan.text_with_sets(),
         })
+    }
+
+    /// A table without pictures: its header, its rows, and how many columns are names.
+    pub fn of_table(id: &str, title: &str, heading: &str, (header, rows, labels): (Vec<String>, Vec<Vec<String>>, usize)) -> Section {
+        Section {
+            id: id.into(),
+            title: title.into(),
+            heading: heading.into(),
+            problems: Vec::new(),
+            pictures: Vec::new(),
+            networks: Vec::new(),
+            trees: Vec::new(),
+            header,
+            labels,
+            rows,
+            readme: String::new(),
+            plan: String::new(),
+        }
+    }
+
+    /// The same with a plan below it.
+    pub fn with_plan(self, plan: &str) -> Section {
+        Section { plan: plan.into(), ..self }
     }
 
     /// The same with a text above it.
@@ -112,9 +191,15 @@ impl Section {
 pub fn of_plan(plan: &Plan, finished: &[Finished]) -> Result<String> {
     let name = Path::new(&plan.file).file_stem().map_or(plan.file.clone(), |stem| stem.to_string_lossy().into_owned());
     let section = Section::of_plan("results", &name, plan, finished)?;
-    Page { title: &plan.file, version: env!("CARGO_PKG_VERSION"), quick: false, verdicts: None, sections: &[section] }
-        .render()
-        .context("report")
+    page(&plan.file, false, None, &[section])
+}
+
+/// A page of sections without claims.
+///
+/// # Errors
+/// Those of the template.
+pub fn of_sections(title: &str, sections: &[Section]) -> Result<String> {
+    page(title, false, None, sections)
 }
 
 /// The page of a paper's figures.
@@ -122,5 +207,5 @@ pub fn of_plan(plan: &Plan, finished: &[Finished]) -> Result<String> {
 /// # Errors
 /// Those of the template.
 pub fn of_paper(title: &str, quick: bool, verdicts: Verdicts, sections: &[Section]) -> Result<String> {
-    Page { title, version: env!("CARGO_PKG_VERSION"), quick, verdicts: Some(verdicts), sections }.render().context("report")
+    page(title, quick, Some(verdicts), sections)
 }

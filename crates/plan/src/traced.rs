@@ -71,7 +71,8 @@ impl Wanted {
 
     /// What the simulator is told.
     pub(crate) fn config(&self) -> WatchConfig {
-        WatchConfig { blocks: self.blocks.as_ref().map(|blocks| blocks.of), links: self.links.iter().map(|(_, link)| *link).collect() }
+        let links = self.links.iter().map(|(_, link)| *link).collect();
+        WatchConfig { blocks: self.blocks.as_ref().map(|blocks| blocks.of), links, intervals_max: None }
     }
 }
 

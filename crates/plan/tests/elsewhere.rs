@@ -6,6 +6,7 @@ use std::path::Path;
 use fanin_plan::columns::write_csv;
 use fanin_plan::elsewhere::{bundle, part, results};
 use fanin_plan::results::{RunRecord, write_json};
+use fanin_plan::run::view::Looks;
 use fanin_plan::run::{self, Finished};
 use fanin_plan::{Plan, files, frames};
 
@@ -18,15 +19,17 @@ fn written(plan: &Plan, mut finished: Vec<Finished>) -> String {
     write_json(&records, true, &mut json).unwrap();
     let tables = [frames::links(plan, &finished), frames::memory(plan, &finished), frames::series(plan, &finished)];
     let timelines: Vec<_> = finished.iter().map(|run| &run.timelines).collect();
-    format!("{}{}{tables:?}{timelines:?}", String::from_utf8(csv).unwrap(), String::from_utf8(json).unwrap())
+    let views: Vec<_> = finished.iter().map(|run| &run.view).collect();
+    format!("{}{}{tables:?}{timelines:?}{views:?}", String::from_utf8(csv).unwrap(), String::from_utf8(json).unwrap())
 }
 
 /// Runs a plan here and in parts of several lengths from a bundle, and gives the bundle.
 #[track_caller]
 fn same(plan: &Plan) -> Vec<u8> {
     run::check(plan).unwrap();
-    let bundle = bundle(plan);
-    let (here, total) = (written(plan, run::run(plan, 2, || true).unwrap()), run::runs(plan).len());
+    let bundle = bundle(plan, true);
+    let (here, total) =
+        (written(plan, run::run_and_look(plan, 2, Looks { wanted: None, page: true }, || true).unwrap().0), run::runs(plan).len());
     for length in [1, 3, total] {
         let parts = (0..total).step_by(length).map(|first| (first, part(&bundle, first, length.min(total - first)).unwrap()));
         let finished: Vec<Finished> = parts.flat_map(|(first, bytes)| results(plan, first, &bytes).unwrap()).collect();
@@ -133,7 +136,7 @@ fn jobs_that_train_come_back_with_what_ranks_did() {
 #[test]
 fn what_is_not_a_bundle_or_its_results_is_refused() {
     let plan = Plan::parse("plan", JOBS, &[], None).unwrap();
-    let whole = bundle(&plan);
+    let whole = bundle(&plan, false);
     let words = part(&whole[..whole.len() - 1], 0, 1).unwrap_err().to_string();
     assert!(words.starts_with("a bundle of runs: not readable"), "{words}");
     assert_eq!(part(&whole, 7, 2).unwrap_err().to_string(), "a bundle of runs: runs 7 to 9: expected 0 to 8");

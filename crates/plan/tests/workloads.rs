@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fanin_plan::results::{JobRecord, RunRecord};
+use fanin_plan::run::view::Looks;
 use fanin_plan::traced::Wanted;
 use fanin_plan::workload::WorkloadRecord;
 use fanin_plan::{Plan, PlanError, run};
@@ -484,7 +485,7 @@ fn a_trace_names_ranks_streams_and_groups_and_what_was_critical() {
 fn traced(plan: &Plan, blocks: Option<&str>, links: &[&str]) -> Vec<serde_json::Value> {
     let links: Vec<String> = links.iter().map(|link| link.to_string()).collect();
     let wanted = Wanted::new(plan, blocks, &links).unwrap_or_else(|error| panic!("{error}"));
-    let (finished, traced) = run::run_and_look(plan, 1, Some(&wanted), || true).unwrap();
+    let (finished, traced) = run::run_and_look(plan, 1, Looks { wanted: Some(&wanted), page: false }, || true).unwrap();
     let mut plain = run::run(plan, 1, || true).unwrap();
     for (with, without) in finished.into_iter().zip(&mut plain) {
         without.record.wall_s = with.record.wall_s;

@@ -80,7 +80,7 @@ pub fn sweep(
 ) -> PyResult<Sweep> {
     fanin_plan::files::keep();
     let plan = Arc::new(given::plan(py, plan, is_text, sets, seed)?);
-    let (bundle, identity) = py.detach(|| (elsewhere::bundle(&plan), elsewhere::identity(&plan)));
+    let (bundle, identity) = py.detach(|| (elsewhere::bundle(&plan, false), elsewhere::identity(&plan)));
     let (bundle, runs, text) = (PyBytes::new(py, &bundle).unbind(), run::runs(&plan).len(), plan.text_with_sets());
     Ok(Sweep { its_plan: plan, bundle, identity, runs, plan: text })
 }

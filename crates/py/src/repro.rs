@@ -57,7 +57,7 @@ impl Wanted {
         let mut simulate = |plan: &fanin_plan::Plan| match &self.elsewhere {
             Some(function) => {
                 let function = Python::attach(|py| function.clone_ref(py));
-                run_elsewhere(plan, &mut ByPython(function), |runs| watch.steps(runs))
+                run_elsewhere(plan, &mut ByPython(function), false, |runs| watch.steps(runs))
             }
             None => run::run(plan, self.threads, || watch.step()),
         };

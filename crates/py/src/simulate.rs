@@ -46,7 +46,7 @@ pub fn simulate(
     let (its_plan, total) = (plan.clone(), run::runs(&plan).len() as u64);
     let progress = progress.map(|progress| (progress, total));
     let finished = watched(py, progress, Leaving::AtOnce, move |watch| match elsewhere {
-        Some(function) => run_elsewhere(&its_plan, &mut ByPython(function), |runs| watch.steps(runs)),
+        Some(function) => run_elsewhere(&its_plan, &mut ByPython(function), false, |runs| watch.steps(runs)),
         None => run::run(&its_plan, threads, || watch.step()),
     })?;
     match finished {

@@ -24,6 +24,8 @@ pub struct WatchConfig {
     pub blocks: Option<BlocksOf>,
     /// Queues before these links, by their numbers as in [`Topology::links`](crate::Topology::links).
     pub links: Vec<u32>,
+    /// Intervals that are kept at most; `None` for [`ROWS_MAX`] of all links together, or [`SAMPLES_MIN`] of each. At least 2.
+    pub intervals_max: Option<usize>,
 }
 
 /// A collective.
@@ -55,6 +57,10 @@ pub struct QueueSample {
     pub until: Instant,
     /// In the order of [`WatchConfig::links`]: the most bytes that were queued, what was being sent included.
     pub bytes: Vec<u64>,
+    /// In the same order: bytes that were sent from the run's beginning to the interval's end.
+    pub sent: Vec<u64>,
+    /// By switch, in the order of their numbers: bytes of its memory in use at the interval's end.
+    pub slots: Vec<u64>,
 }
 
 /// What was seen.
@@ -73,6 +79,8 @@ pub struct Watched {
 pub(crate) struct Peak {
     pub bytes: u64,
     pub ps: u64,
+    /// Bytes that have been sent since the run's beginning.
+    pub sent: u64,
 }
 
 /// Looks during a run.
@@ -90,6 +98,9 @@ pub(crate) struct Watcher {
     times: Vec<u64>,
     /// By interval and link.
     bytes: Vec<u64>,
+    sent: Vec<u64>,
+    /// By interval: of each switch.
+    slots: Vec<Vec<u64>>,
     rows_max: usize,
     /// By link: the longest queue of the intervals before.
     longest_ps: Vec<u64>,
@@ -106,7 +117,9 @@ impl Watcher {
             next_ps: if links == 0 { u64::MAX } else { INTERVAL_PS },
             times: Vec::new(),
             bytes: Vec::new(),
-            rows_max: ROWS_MAX.max(links * SAMPLES_MIN),
+            sent: Vec::new(),
+            slots: Vec::new(),
+            rows_max: config.intervals_max.map_or(ROWS_MAX.max(links * SAMPLES_MIN), |most| most.max(2) * links),
             longest_ps: vec![0; links],
             config,
         }
@@ -138,13 +151,15 @@ impl Watcher {
         &self.config.links
     }
 
-    /// An interval ends at `at_ps`, in which these were the longest queues.
-    pub fn sample(&mut self, at_ps: u64, peaks: &[Peak]) {
+    /// An interval ends at `at_ps`, in which these were the longest queues; switches have these bytes in use.
+    pub fn sample(&mut self, at_ps: u64, peaks: &[Peak], slots: Vec<u64>) {
         for (peak, longest_ps) in peaks.iter().zip(&mut self.longest_ps) {
             *longest_ps = (*longest_ps).max(peak.ps);
             self.bytes.push(peak.bytes);
+            self.sent.push(peak.sent);
         }
         self.times.push(at_ps);
+        self.slots.push(slots);
         if self.bytes.len() + self.longest_ps.len() > self.rows_max {
             self.join();
         }
@@ -169,6 +184,8 @@ impl Watcher {
             first.iter().enumerate().map(|(link, bytes)| second.get(link).map_or(*bytes, |other| (*bytes).max(*other))).collect::<Vec<_>>()
         });
         self.bytes = pairs.collect();
+        self.sent = self.sent.chunks(2 * links).flat_map(|pair| pair[pair.len() - links..].to_vec()).collect();
+        self.slots = std::mem::take(&mut self.slots).chunks_mut(2).filter_map(|pair| pair.last_mut().map(std::mem::take)).collect();
         self.times = self.times.chunks(2).filter_map(|pair| pair.last().copied()).collect();
         self.interval_ps = self.interval_ps.saturating_mul(2);
     }
@@ -177,12 +194,14 @@ impl Watcher {
     pub fn finish(self) -> Watched {
         let at = |ps: Option<u64>| ps.map(Instant::from_ps);
         let span = |((rank, index), (begun, ended))| BlockSpan { rank, index, begun: at(begun), ended: at(ended) };
-        let queues = self.times.iter().zip(self.bytes.chunks(self.longest_ps.len().max(1)));
-        Watched {
-            queues: queues.map(|(until, bytes)| QueueSample { until: Instant::from_ps(*until), bytes: bytes.to_vec() }).collect(),
-            blocks: self.blocks.into_iter().map(span).collect(),
-            blocks_left_out: self.blocks_left_out,
+        let links = self.longest_ps.len().max(1);
+        let mut of_links = self.bytes.chunks(links).zip(self.sent.chunks(links));
+        let mut queues = Vec::with_capacity(self.times.len());
+        for (until, slots) in self.times.into_iter().zip(self.slots) {
+            let Some((bytes, sent)) = of_links.next() else { break };
+            queues.push(QueueSample { until: Instant::from_ps(until), bytes: bytes.to_vec(), sent: sent.to_vec(), slots });
         }
+        Watched { queues, blocks: self.blocks.into_iter().map(span).collect(), blocks_left_out: self.blocks_left_out }
     }
 }
 
@@ -193,7 +212,8 @@ mod tests {
 
     #[test]
     fn blocks_are_bounded_and_those_left_out_are_counted() {
-        let mut watcher = Watcher::new(WatchConfig { blocks: Some(BlocksOf { job: 3, operation: 1 }), links: Vec::new() });
+        let mut watcher =
+            Watcher::new(WatchConfig { blocks: Some(BlocksOf { job: 3, operation: 1 }), links: Vec::new(), intervals_max: None });
         watcher.blocks_max = 2;
         assert!(watcher.looks_at(3, 1) && !watcher.looks_at(3, 0) && !watcher.looks_at(2, 1));
         let piece = |operation, index| Piece { operation: OperationId(operation), index, start: 0, elements: 1 };
@@ -214,11 +234,13 @@ mod tests {
 
     #[test]
     fn intervals_become_longer_where_there_are_many_and_keep_the_longest_queue() {
-        let mut watcher = Watcher::new(WatchConfig { blocks: None, links: vec![0, 1] });
+        let mut watcher = Watcher::new(WatchConfig { blocks: None, links: vec![0, 1], intervals_max: None });
         watcher.rows_max = 6;
         // Three intervals of two links fit.
         for (number, bytes) in [[1, 9], [4, 2], [3, 3], [7, 1], [2, 8]].into_iter().enumerate() {
             watcher.bytes.extend(bytes);
+            watcher.sent.extend([10 * number as u64, number as u64]);
+            watcher.slots.push(vec![number as u64]);
             watcher.times.push(10 * (number as u64 + 1));
             if watcher.bytes.len() + 2 > watcher.rows_max {
                 watcher.join();
@@ -227,5 +249,7 @@ mod tests {
         // The first two with the third by itself; those two with the fourth by itself; those two with the fifth by itself.
         assert_eq!((&watcher.times[..], &watcher.bytes[..]), (&[40, 50][..], &[7, 9, 2, 8][..]));
         assert_eq!(watcher.interval_ps, 8 * INTERVAL_PS);
+        // What was sent until then, and what is in use then, is that of the last one.
+        assert_eq!((&watcher.sent[..], &watcher.slots[..]), (&[30, 3, 40, 4][..], &[vec![3], vec![4]][..]));
     }
 }

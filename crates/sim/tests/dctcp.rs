@@ -106,7 +106,7 @@ fn marks_keep_the_queue_where_they_begin() {
     let mut simulation = simulation(scenario(vec![to_first(&[1, 2], 1 << 20, Instant::ZERO)], 1_000));
     let topology = Topology::new(&Shape::Star { hosts: 4, link: LINK }).expect("a network");
     let down = topology.link_out(NodeId(SWITCH), topology.map.leaf_of(NodeId(0)).expect("the switch").their_port).expect("a cable");
-    simulation.watch(WatchConfig { blocks: None, links: vec![down] }).expect("a link of the network");
+    simulation.watch(WatchConfig { blocks: None, links: vec![down], intervals_max: None }).expect("a link of the network");
     let watched = simulation.run().watched.expect("it was asked for");
     let settled: Vec<u64> = watched.queues.iter().filter(|sample| sample.until > at(10)).map(|sample| sample.bytes[0] / FRAME).collect();
     let (low, high) = (settled.iter().min().copied(), settled.iter().max().copied());

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     fanin_operator::find_traps_by_signals();
     log::begin("warn", LogFormat::Text, true);
     output::finish(match &arguments.command {
-        Command::Sim(args) => sim::run(args),
+        Command::Sim(args) => sim::run(args, None),
         Command::Examples(args) => examples::run(args),
     })
 }

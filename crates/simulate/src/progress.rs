@@ -4,8 +4,9 @@ use std::thread;
 
 use fanin_plan::Plan;
 use fanin_plan::elsewhere::run_elsewhere;
+use fanin_plan::run::view::Looks;
 use fanin_plan::run::{self, Finished, RunError};
-use fanin_plan::traced::{Traced, Wanted};
+use fanin_plan::traced::Traced;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::executor::Executor;
@@ -42,19 +43,20 @@ pub fn bar(parts: u64, what: &str) -> ProgressBar {
     bar
 }
 
-/// Runs all points of a plan, with a bar on a terminal and nothing in a pipe; the first run is looked at for what is wanted, which is done here only.
+/// Runs all points of a plan, with a bar on a terminal and nothing in a pipe; runs are looked at for what is wanted, the first one in detail
+/// here only.
 ///
 /// # Errors
 /// As [`run::run`].
-pub fn run(plan: &Plan, place: &mut Where, wanted: Option<&Wanted>) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
+pub fn run(plan: &Plan, place: &mut Where, looks: Looks<'_>) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
     let bar = bar(run::runs(plan).len() as u64, "runs");
     let step = |runs: usize| {
         bar.inc(runs as u64);
         true
     };
     let finished = match place {
-        Where::Here(threads) => run::run_and_look(plan, *threads, wanted, || step(1)),
-        Where::Elsewhere(executor) => run_elsewhere(plan, executor, step).map(|finished| (finished, None)),
+        Where::Here(threads) => run::run_and_look(plan, *threads, looks, || step(1)),
+        Where::Elsewhere(executor) => run_elsewhere(plan, executor, looks.page, step).map(|finished| (finished, None)),
     };
     bar.finish_and_clear();
     finished

@@ -8,10 +8,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fanin_pictures::folder::write_folder;
+use fanin_pictures::paper::{self, ToPdf};
 use fanin_pictures::table::as_expected;
 use fanin_pictures::{report, table};
 use fanin_plan::columns::write_csv;
 use fanin_plan::results::{RunRecord, write_json};
+use fanin_plan::run::view::Looks;
 use fanin_plan::run::{self, Finished};
 use fanin_plan::traced::{Traced, Wanted};
 use fanin_plan::{Plan, PlanError, files};
@@ -29,9 +31,12 @@ pub struct SimArgs {
     /// An example of those that are in the program, in place of a file: `fanin examples` lists them.
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     pub example: Option<String>,
-    /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, communication.csv where they have workloads, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
+    /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, communication.csv where they have workloads, memory.csv and series.csv where they are sampled, plan.toml, about.json, plots and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Writes the pictures once more, as figures for papers: NAME.svg and NAME.pdf in DIR/ieee or DIR/acm, as wide as a column, in 8-point letters with serifs.
+    #[arg(long, value_enum, requires = "out")]
+    pub figures: Option<Journal>,
     /// Seed of the first repetition, in place of the plan's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,
@@ -65,11 +70,39 @@ const SIM_HELP: &str = "\
 Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim --example quickstart
+  fanin sim plan.toml --out out/plan --figures ieee
   fanin sim plan.toml --set jobs.0.message=1MiB --set 'sweep.jobs.0.trees=[1, 2, 4]'
   fanin sim examples/workload.toml --trace step.json --trace-blocks 0:data:0 --trace-links leaf0-spine0
   fanin sim plan.toml --format json | jq '.[] | {series, goodput_gbps}'
 
 Every result but wall_s depends on plan and seed only. The seed of a row with --set run.repetitions=1 repeats that row's run.";
+
+/// Whose columns figures are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Journal {
+    /// Columns of 3.5 in; letters like Times.
+    Ieee,
+    /// Columns of 3.33 in; letters like Libertine.
+    Acm,
+}
+
+impl Journal {
+    fn name(self) -> &'static str {
+        match self {
+            Journal::Ieee => "ieee",
+            Journal::Acm => "acm",
+        }
+    }
+}
+
+impl From<Journal> for paper::Paper {
+    fn from(journal: Journal) -> Self {
+        match journal {
+            Journal::Ieee => paper::IEEE,
+            Journal::Acm => paper::ACM,
+        }
+    }
+}
 
 /// Output formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -82,8 +115,8 @@ pub enum Format {
     Json,
 }
 
-/// Runs the command: 0 if all is well, 1 if a run failed or was not exact, 2 if the input is wrong.
-pub fn run(args: &SimArgs) -> ExitCode {
+/// Runs the command: 0 if all is well, 1 if a run failed or was not exact, 2 if the input is wrong. Without `to_pdf` figures are SVG alone.
+pub fn run(args: &SimArgs, to_pdf: Option<ToPdf>) -> ExitCode {
     // Before an example's folder may become the one that paths begin at.
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let (out, trace) = (args.out.as_ref().map(absolute), args.trace.as_ref().map(absolute));
@@ -117,7 +150,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match simulate(args, (plan, wanted.as_ref()), (out.as_deref(), trace.as_deref())) {
+    match simulate(args, (plan, wanted.as_ref()), (out.as_deref(), trace.as_deref()), to_pdf) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -150,13 +183,22 @@ fn load(args: &SimArgs) -> Result<Loaded, PlanError> {
 }
 
 /// Whether all runs ended as they should; `out` and `trace` are where `--out` and `--trace` are.
-fn simulate(args: &SimArgs, (plan, wanted): (&Plan, Option<&Wanted>), (out, trace): (Option<&Path>, Option<&Path>)) -> Result<bool> {
+fn simulate(
+    args: &SimArgs,
+    (plan, wanted): (&Plan, Option<&Wanted>),
+    (out, trace): (Option<&Path>, Option<&Path>),
+    to_pdf: Option<ToPdf>,
+) -> Result<bool> {
     let mut place = Where::new(args.threads, args.executor.as_deref())?;
-    let (finished, traced) = progress::run(plan, &mut place, wanted)?;
+    let (finished, traced) = progress::run(plan, &mut place, Looks { wanted, page: out.is_some() })?;
     if let (Some(named), Some(folder)) = (&args.out, out) {
         let page = report::of_plan(plan, &finished)?;
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;
         write_folder(folder, plan, &finished).with_context(|| format!("--out {}", named.display()))?;
+        if let Some(journal) = args.figures {
+            paper::write(&folder.join(journal.name()), plan, &finished, journal.into(), to_pdf)
+                .with_context(|| format!("--figures {}", journal.name()))?;
+        }
     }
     if let (Some(named), Some(file), Some(traced)) = (&args.trace, trace, traced) {
         write_trace(&traced, file).with_context(|| format!("--trace {}", named.display()))?;

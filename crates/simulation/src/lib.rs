@@ -2,7 +2,7 @@
 //! here they are made once, and not anew in everything that simulates.
 #![forbid(unsafe_code)]
 
-use fanin_core::{Census, Length};
+use fanin_core::{Census, Length, Payload};
 use fanin_sim::trace::{Keep, Trace, TraceConfig};
 use fanin_sim::vectors::Simulated;
 use fanin_sim::{RunResult, Simulation};
@@ -15,6 +15,14 @@ pub type AnySimulation<P> = Simulation<AnyNode<P>, P>;
 pub trait Runs: Simulated {
     /// Runs a simulation to its end.
     fn run(simulation: AnySimulation<Self>) -> RunResult;
+}
+
+/// Packets of a run without elements.
+pub type LengthTrace = Trace<AnyHeader, <Length as Payload>::Owned>;
+
+/// Runs a simulation without elements to its end, and keeps packets of some of its links.
+pub fn run_traced_without(simulation: AnySimulation<Length>, config: TraceConfig, keep: Keep<AnyHeader>) -> (RunResult, LengthTrace) {
+    simulation.run_traced(config, keep)
 }
 
 macro_rules! runs {

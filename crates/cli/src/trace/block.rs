@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use fanin_core::{JobId, NodeId, PacketKind, Wire};
 use fanin_plan::Prepared;
+use fanin_plan::run::view::levels;
 use fanin_sim::trace::Keep;
 use fanin_systems::{AnyHeader, LAYOUTS, layout_of};
 use plotters::prelude::*;
@@ -125,26 +126,9 @@ fn crossings(prepared: &Prepared, packets: &[Traced]) -> BTreeMap<(NodeId, NodeI
     crossings
 }
 
-/// How far a node is from the nearest host, in links.
-fn levels(prepared: &Prepared) -> BTreeMap<NodeId, usize> {
-    let topology = &prepared.topology;
-    let mut levels: BTreeMap<NodeId, usize> =
-        topology.links.iter().map(|cable| cable.from).filter(|node| topology.map.is_host(*node)).map(|node| (node, 0)).collect();
-    loop {
-        let beside = |cable: &&fanin_sim::topology::Cable| levels.contains_key(&cable.from) && !levels.contains_key(&cable.to);
-        let next: Vec<(NodeId, usize)> = topology.links.iter().filter(beside).map(|cable| (cable.to, levels[&cable.from] + 1)).collect();
-        if next.is_empty() {
-            return levels;
-        }
-        for (node, level) in next {
-            levels.entry(node).and_modify(|known| *known = level.min(*known)).or_insert(level);
-        }
-    }
-}
-
 /// Where nodes stand.
 fn places<'a>(prepared: &Prepared, links: impl Iterator<Item = &'a (NodeId, NodeId)>) -> BTreeMap<NodeId, (f64, f64)> {
-    let levels = levels(prepared);
+    let levels = levels(&prepared.topology);
     let mut rows: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
     for node in links.flat_map(|(from, to)| [*from, *to]) {
         let row = rows.entry(levels.get(&node).copied().unwrap_or(0)).or_default();

@@ -10,8 +10,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::data::Group;
 use super::look::Look;
 
-const WIDTH: u32 = 860;
-const HEIGHT: u32 = 500;
 /// Of all text.
 pub const FONT: &str = "sans-serif";
 /// Text.
@@ -19,10 +17,55 @@ pub const INK: RGBColor = RGBColor(40, 40, 40);
 /// Text of less weight.
 pub const MUTED: RGBColor = RGBColor(110, 110, 110);
 const GRID: RGBColor = RGBColor(225, 225, 225);
-const LEFT: i32 = 16;
-const LEGEND_ROW: i32 = 22;
 /// Mean width of a character as a share of the font's size: what a legend's entry needs.
 const CHARACTER: f64 = 0.53;
+
+/// How large a picture is, and in what letters.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Style {
+    /// In pixels.
+    pub width: u32,
+    /// In pixels.
+    pub height: u32,
+    /// Families of the letters, the first that there is.
+    pub font: &'static str,
+    /// Pixels of all letters; `None` for several sizes.
+    letters: Option<i32>,
+    /// Everything else is larger by this than on the page.
+    factor: f64,
+    /// With title and note: figures of papers have captions instead.
+    has_title: bool,
+}
+
+impl Style {
+    /// For pages.
+    pub const PAGE: Style = Style { width: 860, height: 500, font: FONT, letters: None, factor: 1.0, has_title: true };
+
+    /// For papers, with four pixels a point: `width` in points, letters of 8 points.
+    pub const fn paper(width: u32, font: &'static str) -> Style {
+        Style { width: width * 4, height: width * 4 * 5 / 8, font, letters: Some(32), factor: 2.1, has_title: false }
+    }
+
+    fn px(&self, pixels: i32) -> i32 {
+        (f64::from(pixels) * self.factor).round() as i32
+    }
+
+    fn letters(&self, pixels: i32) -> i32 {
+        self.letters.unwrap_or(pixels)
+    }
+
+    fn text(&self, pixels: i32, color: &RGBColor) -> TextStyle<'static> {
+        (self.font, self.letters(pixels)).into_font().color(color)
+    }
+
+    /// How wide a text is, about.
+    fn width_of(&self, text: &str) -> i32 {
+        (text.chars().count() as f64 * f64::from(self.letters(14)) * CHARACTER) as i32
+    }
+}
+
+const LEFT: i32 = 16;
+const LEGEND_ROW: i32 = 22;
 
 /// What is written around the data.
 pub struct Frame<'a> {
@@ -42,8 +85,17 @@ pub struct Frame<'a> {
 
 /// Where the horizontal axis has labels.
 pub struct Ticks {
+    /// In the axis' unit.
     pub places: Vec<f64>,
+    /// What stands there.
     pub labels: Vec<String>,
+}
+
+impl Ticks {
+    /// Labels that are the numbers themselves.
+    pub fn of(places: Vec<f64>) -> Ticks {
+        Ticks { labels: places.iter().map(|place| short_number(*place)).collect(), places }
+    }
 }
 
 /// What data is drawn with, in the units of the axes.
@@ -67,6 +119,7 @@ type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoord
 
 /// Draws a picture; `data` draws what is inside the axes.
 pub fn render<Y>(
+    style: &Style,
     frame: &Frame<'_>,
     looks: &[Look],
     (x_range, y_range): (std::ops::Range<f64>, Y),
@@ -79,16 +132,16 @@ where
 {
     let mut text = String::new();
     {
-        let canvas = SVGBackend::with_string(&mut text, (WIDTH, HEIGHT)).into_drawing_area();
+        let canvas = SVGBackend::with_string(&mut text, (style.width, style.height)).into_drawing_area();
         canvas.fill(&WHITE)?;
-        let top = heading(&canvas, frame, looks)?;
+        let top = heading(style, &canvas, frame, looks)?;
         let mut chart = ChartBuilder::on(&canvas)
             .margin_top(top)
-            .margin_right(20)
-            .margin_bottom(if frame.x_label.is_empty() { 6 } else { 26 })
-            .margin_left(8)
-            .x_label_area_size(30)
-            .y_label_area_size(64)
+            .margin_right(style.px(20))
+            .margin_bottom(style.px(if frame.x_label.is_empty() { 6 } else { 26 }))
+            .margin_left(style.px(8))
+            .x_label_area_size(style.px(30))
+            .y_label_area_size(style.px(64))
             .build_cartesian_2d(x_range, y_range)?;
         chart
             .configure_mesh()
@@ -100,93 +153,106 @@ where
             .y_labels(if frame.names.is_empty() { 7 } else { 0 })
             .y_label_formatter(&|value| short_number(*value))
             .y_desc(frame.y_label)
-            .label_style((FONT, 14, &INK))
-            .axis_desc_style((FONT, 15, &INK))
+            .label_style((style.font, style.letters(14), &INK))
+            .axis_desc_style((style.font, style.letters(15), &INK))
             .draw()?;
-        x_axis(&canvas, &chart, frame, ticks)?;
-        y_names(&canvas, &chart, frame)?;
-        data(&mut ChartPen { canvas: &canvas, chart: &mut chart })?;
+        x_axis(style, &canvas, &chart, frame, ticks)?;
+        y_names(style, &canvas, &chart, frame)?;
+        data(&mut ChartPen { style, canvas: &canvas, chart: &mut chart })?;
         canvas.present()?;
     }
     Ok(text)
 }
 
 /// Title, note and legend; gives the height that they take.
-fn heading(canvas: &Canvas<'_>, frame: &Frame<'_>, looks: &[Look]) -> Result<i32> {
-    canvas.draw(&Text::new(frame.title.to_string(), (LEFT, 12), (FONT, 20).into_font().style(FontStyle::Bold).color(&INK)))?;
-    let mut y = 40;
-    if !frame.note.is_empty() {
-        canvas.draw(&Text::new(frame.note.to_string(), (LEFT, y), (FONT, 13).into_font().color(&MUTED)))?;
-        y += 22;
+fn heading(style: &Style, canvas: &Canvas<'_>, frame: &Frame<'_>, looks: &[Look]) -> Result<i32> {
+    let left = style.px(LEFT);
+    let mut y = style.px(4);
+    if style.has_title {
+        let title = (style.font, style.letters(20)).into_font().style(FontStyle::Bold).color(&INK);
+        canvas.draw(&Text::new(frame.title.to_string(), (left, 12), title))?;
+        y = 40;
+        if !frame.note.is_empty() {
+            canvas.draw(&Text::new(frame.note.to_string(), (left, y), style.text(13, &MUTED)))?;
+            y += 22;
+        }
     }
     if frame.groups.iter().all(|group| group.label.is_empty()) {
-        return Ok(y + 4);
+        return Ok(y + style.px(4));
     }
-    let mut x = LEFT;
-    y += 4;
+    let mut x = left;
+    y += style.px(4);
     for (group, look) in frame.groups.iter().zip(looks) {
-        let width = 34 + (group.label.chars().count() as f64 * 14.0 * CHARACTER) as i32 + 16;
-        if x + width > WIDTH as i32 && x > LEFT {
-            (x, y) = (LEFT, y + LEGEND_ROW);
+        let width = style.px(34) + style.width_of(&group.label) + style.px(16);
+        if x + width > style.width as i32 && x > left {
+            (x, y) = (left, y + style.px(LEGEND_ROW));
         }
-        sample(canvas, (x, y + 8), *look)?;
-        canvas.draw(&Text::new(group.label.clone(), (x + 34, y + 1), (FONT, 14).into_font().color(&INK)))?;
+        sample(style, canvas, (x, y + style.px(8)), *look)?;
+        canvas.draw(&Text::new(group.label.clone(), (x + style.px(34), y + style.px(1)), style.text(14, &INK)))?;
         x += width;
     }
-    Ok(y + LEGEND_ROW + 8)
+    Ok(y + style.px(LEGEND_ROW) + style.px(8))
 }
 
 /// A piece of a group's line in the legend.
-fn sample(canvas: &Canvas<'_>, (x, y): (i32, i32), look: Look) -> Result<()> {
+fn sample(style: &Style, canvas: &Canvas<'_>, (x, y): (i32, i32), look: Look) -> Result<()> {
     let mut at = 0;
     let (dash, gap) = look.dashes().map_or((26, 0), |(dash, gap)| (dash as i32, gap as i32));
     while at < 26 {
         let end = (at + dash).min(26);
-        canvas.draw(&Rectangle::new([(x + at, y - 2), (x + end, y + 2)], look.rgb().filled()))?;
+        let corners = [(x + style.px(at), y - style.px(2)), (x + style.px(end), y + style.px(2))];
+        canvas.draw(&Rectangle::new(corners, look.rgb().filled()))?;
         at = end + gap;
     }
     Ok(())
 }
 
 /// Names along the vertical axis.
-fn y_names<Y: Ranged<ValueType = f64>>(canvas: &Canvas<'_>, chart: &Chart<'_, '_, Y>, frame: &Frame<'_>) -> Result<()> {
+fn y_names<Y: Ranged<ValueType = f64>>(style: &Style, canvas: &Canvas<'_>, chart: &Chart<'_, '_, Y>, frame: &Frame<'_>) -> Result<()> {
     let area = chart.plotting_area();
     let left = area.get_pixel_range().0.start;
-    let style = (FONT, 13).into_font().color(&INK).pos(Pos::new(HPos::Right, VPos::Center));
+    let letters = style.text(13, &INK).pos(Pos::new(HPos::Right, VPos::Center));
     for (index, name) in frame.names.iter().enumerate() {
         let (_, y) = area.map_coordinate(&(chart.x_range().start, index as f64 + 0.5));
-        canvas.draw(&Text::new(name.clone(), (left - 6, y), style.clone()))?;
+        canvas.draw(&Text::new(name.clone(), (left - style.px(6), y), letters.clone()))?;
     }
     Ok(())
 }
 
 /// Labels of the horizontal axis where the data is, and what it shows.
-fn x_axis<Y: Ranged<ValueType = f64>>(canvas: &Canvas<'_>, chart: &Chart<'_, '_, Y>, frame: &Frame<'_>, ticks: &Ticks) -> Result<()> {
+fn x_axis<Y: Ranged<ValueType = f64>>(
+    style: &Style,
+    canvas: &Canvas<'_>,
+    chart: &Chart<'_, '_, Y>,
+    frame: &Frame<'_>,
+    ticks: &Ticks,
+) -> Result<()> {
     let area = chart.plotting_area();
     let (x_pixels, y_pixels) = area.get_pixel_range();
     let x_range = chart.x_range();
-    let centered = (FONT, 14).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    let centered = style.text(14, &INK).pos(Pos::new(HPos::Center, VPos::Top));
     let mut right_end = i32::MIN;
     for (place, label) in ticks.places.iter().zip(&ticks.labels) {
         let share = (place - x_range.start) / (x_range.end - x_range.start);
         let x = x_pixels.start + (share * f64::from(x_pixels.end - x_pixels.start)).round() as i32;
-        let half = (label.chars().count() as f64 * 14.0 * CHARACTER / 2.0) as i32;
-        canvas.draw(&PathElement::new([(x, y_pixels.end), (x, y_pixels.end + 5)], MUTED))?;
+        let half = (label.chars().count() as f64 * f64::from(style.letters(14)) * CHARACTER / 2.0) as i32;
+        canvas.draw(&PathElement::new([(x, y_pixels.end), (x, y_pixels.end + style.px(5))], MUTED))?;
         // A label that would touch its neighbour is left out; its tick stays.
         if x - half > right_end + 4 {
-            canvas.draw(&Text::new(label.clone(), (x, y_pixels.end + 9), centered.clone()))?;
+            canvas.draw(&Text::new(label.clone(), (x, y_pixels.end + style.px(9)), centered.clone()))?;
             right_end = x + half;
         }
     }
     if !frame.x_label.is_empty() {
         let middle = (x_pixels.start + x_pixels.end) / 2;
-        let style = (FONT, 15).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
-        canvas.draw(&Text::new(frame.x_label.to_string(), (middle, y_pixels.end + 31), style))?;
+        let letters = style.text(15, &INK).pos(Pos::new(HPos::Center, VPos::Top));
+        canvas.draw(&Text::new(frame.x_label.to_string(), (middle, y_pixels.end + style.px(31)), letters))?;
     }
     Ok(())
 }
 
 struct ChartPen<'c, 'a, 'b, Y: Ranged<ValueType = f64>> {
+    style: &'c Style,
     canvas: &'c Canvas<'b>,
     chart: &'c mut Chart<'a, 'b, Y>,
 }
@@ -203,28 +269,33 @@ impl<'a, 'b: 'a, Y: Ranged<ValueType = f64>> Pen for ChartPen<'_, 'a, 'b, Y> {
     }
 
     fn whisker(&mut self, x: f64, (low, high): (f64, f64), color: RGBColor) -> Result<()> {
-        self.chart.draw_series([PathElement::new([(x, low), (x, high)], color.stroke_width(1))])?;
+        self.chart.draw_series([PathElement::new([(x, low), (x, high)], color.stroke_width(self.style.px(1) as u32))])?;
         Ok(())
     }
 
     fn line(&mut self, points: Vec<(f64, f64)>, look: Look) -> Result<()> {
-        let style = look.rgb().stroke_width(2);
+        let style = look.rgb().stroke_width(self.style.px(2) as u32);
         match look.dashes() {
             None => self.chart.draw_series(LineSeries::new(points, style))?,
-            Some((dash, gap)) => self.chart.draw_series(DashedLineSeries::new(points, dash, gap, style))?,
+            Some((dash, gap)) => self.chart.draw_series(DashedLineSeries::new(
+                points,
+                self.style.px(dash as i32) as u32,
+                self.style.px(gap as i32) as u32,
+                style,
+            ))?,
         };
         Ok(())
     }
 
     fn dot(&mut self, point: (f64, f64), look: Look) -> Result<()> {
-        self.chart.draw_series([Circle::new(point, 4, look.rgb().filled())])?;
+        self.chart.draw_series([Circle::new(point, self.style.px(4), look.rgb().filled())])?;
         Ok(())
     }
 
     fn label(&mut self, text: &str, point: (f64, f64), color: RGBColor) -> Result<()> {
         let (x, y) = self.chart.plotting_area().map_coordinate(&point);
-        let style = (FONT, 13).into_font().color(&color).pos(Pos::new(HPos::Center, VPos::Center));
-        self.canvas.draw(&Text::new(text.to_string(), (x, y - 9), style))?;
+        let letters = self.style.text(13, &color).pos(Pos::new(HPos::Center, VPos::Center));
+        self.canvas.draw(&Text::new(text.to_string(), (x, y - self.style.px(9)), letters))?;
         Ok(())
     }
 }

@@ -5,16 +5,17 @@ use fanin_plan::run::Finished;
 use fanin_plan::schema::Plot;
 use fanin_plan::workload::timeline::Bar;
 
+use super::chart::{Block, Chart, Marks};
 use super::data::Group;
-use super::frame::{self, Frame, Ticks};
+use super::frame::Ticks;
 use super::look::Look;
 use super::round_steps;
 
 /// The first job with a workload of the first run of the first group that has one.
 ///
 /// # Errors
-/// Those of drawing, and where there is no such job.
-pub fn draw(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
+/// There is no such job.
+pub fn draw(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<Chart> {
     let of_group = |group: &&Group| {
         let run = finished.iter().find(|run| group.points.contains(&run.point) && !run.timelines.is_empty())?;
         Some((group.label.clone(), &run.timelines[0]))
@@ -35,21 +36,30 @@ pub fn draw(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<Stri
     let looks: Vec<Look> = kinds.iter().map(|group| group.look).collect();
     let rows = timeline.ranks.len();
     let names: Vec<String> = timeline.ranks.iter().rev().map(|rank| format!("rank {}", rank.rank)).collect();
-    let frame = Frame { title: &plot.title, note: &note, x_label: unit, y_label: "", groups: &kinds, names: &names };
     let last = (timeline.end_us * scale).max(f64::MIN_POSITIVE);
-    let places = round_steps(last);
-    let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
-    frame::render(&frame, &looks, (0.0..last, 0.0..rows.max(1) as f64), &ticks, |pen| {
-        for (row, rank) in timeline.ranks.iter().rev().enumerate() {
-            // Who receives waits for long: what else goes on meanwhile is drawn over it.
-            let is_send = |bar: &&Bar| timeline.what[bar.what] == "send";
-            for bar in rank.bars.iter().filter(is_send).chain(rank.bars.iter().filter(|bar| !is_send(bar))) {
-                let (low, high) = if bar.what == 0 { (0.5, 0.92) } else { (0.08, 0.5) };
-                let (row, end) = (row as f64, (bar.ended_us * scale).min(last));
-                pen.block(bar.begun_us * scale..end, row + low..row + high, look(bar.what))?;
-            }
+    let mut blocks = Vec::new();
+    for (row, rank) in timeline.ranks.iter().rev().enumerate() {
+        // Who receives waits for long: what else goes on meanwhile is drawn over it.
+        let is_send = |bar: &&Bar| timeline.what[bar.what] == "send";
+        for bar in rank.bars.iter().filter(is_send).chain(rank.bars.iter().filter(|bar| !is_send(bar))) {
+            let (low, high) = if bar.what == 0 { (0.5, 0.92) } else { (0.08, 0.5) };
+            let (row, end) = (row as f64, (bar.ended_us * scale).min(last));
+            blocks.push(Block { x: bar.begun_us * scale..end, y: row + low..row + high, group: bar.what });
         }
-        Ok(())
+    }
+    Ok(Chart {
+        title: plot.title.clone(),
+        note,
+        x_label: unit.into(),
+        y_label: String::new(),
+        groups: kinds,
+        looks,
+        names,
+        x: 0.0..last,
+        y: 0.0..rows.max(1) as f64,
+        log: false,
+        ticks: Ticks::of(round_steps(last)),
+        marks: Marks::Blocks(blocks),
     })
 }
 

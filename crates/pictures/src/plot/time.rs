@@ -1,9 +1,8 @@
 //! Quantities of jobs over time, as steps: a value holds for the interval that it was taken in.
 
-use anyhow::Result;
-
+use super::chart::{Chart, Marks, Parts};
 use super::data::{Group, joined};
-use super::frame::{self, Frame, Ticks};
+use super::frame::Ticks;
 use super::look::Look;
 use super::round_steps;
 use crate::grid::Simulated;
@@ -13,10 +12,7 @@ use fanin_plan::series::{FAIRNESS, Quantity};
 use fanin_plan::together::sharing;
 
 /// The first repetition of each point: a line for each of the plan's jobs. Copies of a job, and the jobs of a file, are one line, their mean.
-///
-/// # Errors
-/// Those of drawing.
-pub fn draw(plot: &Plot, simulated: &Simulated<'_>, groups: &[Group]) -> Result<String> {
+pub fn draw(plot: &Plot, simulated: &Simulated<'_>, groups: &[Group]) -> Chart {
     let &Simulated { plan, finished } = simulated;
     if plot.y.as_deref() == Some(FAIRNESS) {
         return fairness(plot, finished, groups);
@@ -40,11 +36,11 @@ pub fn draw(plot: &Plot, simulated: &Simulated<'_>, groups: &[Group]) -> Result<
     }
     let (groups, lines) = joined(&drawn, lines);
     let note = if means { "mean over copies of a job, and jobs of a file; first repetition of each" } else { "first repetition of each" };
-    over_time(&plot.title, note, &quantity.title(), &groups, lines)
+    over_time(&plot.title, note, &quantity.title(), groups, lines)
 }
 
 /// How evenly jobs share over time, in the first repetition of each point.
-fn fairness(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
+fn fairness(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Chart {
     let of_group = |group: &Group| {
         let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
         for run in finished.iter().filter(|run| group.points.contains(&run.point) && !run.series.is_empty()) {
@@ -65,57 +61,54 @@ fn fairness(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<Stri
         &plot.title,
         "of the jobs that run, where there are two or more; first repetition of each",
         "Jain's index of goodput",
-        &groups,
+        groups,
         lines,
     )
 }
 
 /// A picture of lines whose corners are times in us and values. A line has several parts where it is interrupted.
-///
-/// # Errors
-/// Those of drawing.
-pub fn over_time(title: &str, note: &str, y_label: &str, groups: &[Group], lines: Vec<Vec<Vec<(f64, f64)>>>) -> Result<String> {
-    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
+pub fn over_time(title: &str, note: &str, y_label: &str, groups: Vec<Group>, lines: Vec<Parts>) -> Chart {
     let last_us = lines.iter().flatten().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
     let (unit, scale) = match last_us {
         10_000_000.0.. => ("time (s)", 1e-6),
         10_000.0.. => ("time (ms)", 1e-3),
         _ => ("time (us)", 1.0),
     };
-    let frame = Frame { title, note, x_label: unit, y_label, groups, names: &[] };
-    let high = lines.iter().flatten().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
-    let places = round_steps(last_us * scale);
-    let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
-    let y_range = 0.0..if high > 0.0 { high * 1.08 } else { 1.0 };
-    frame::render(&frame, &looks, (0.0..last_us * scale, y_range), &ticks, |pen| {
-        for (line, look) in lines.into_iter().zip(&looks) {
-            for part in line {
-                pen.line(part.into_iter().map(|(time, value)| (time * scale, value)).collect(), *look)?;
-            }
-        }
-        Ok(())
-    })
+    let scaled = |part: Vec<(f64, f64)>| part.into_iter().map(|(time, value)| (time * scale, value)).collect();
+    let lines = lines.into_iter().map(|parts| parts.into_iter().map(scaled).collect()).collect();
+    of_corners((title, note), (unit, y_label), groups, Ticks::of(round_steps(last_us * scale)), (last_us * scale, lines, false))
 }
 
 /// A picture of lines with a dot at each whole number.
-///
-/// # Errors
-/// Those of drawing.
-pub fn over_count(frame: &Frame<'_>, lines: Vec<Vec<(f64, f64)>>) -> Result<String> {
-    let looks: Vec<Look> = frame.groups.iter().map(|group| group.look).collect();
-    let corners = || lines.iter().flatten();
-    let last = corners().map(|(count, _)| *count).fold(1.0, f64::max);
-    let high = corners().map(|(_, value)| *value).fold(0.0, f64::max);
-    let places: Vec<f64> = round_steps(last).into_iter().filter(|place| place.fract() == 0.0).collect();
-    let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
-    let y_range = 0.0..if high > 0.0 { high * 1.08 } else { 1.0 };
-    frame::render(frame, &looks, (0.0..last, y_range), &ticks, |pen| {
-        for (line, look) in lines.iter().zip(&looks) {
-            pen.line(line.clone(), *look)?;
-            line.iter().try_for_each(|&corner| pen.dot(corner, *look))?;
-        }
-        Ok(())
-    })
+pub fn over_count(heading: (&str, &str), labels: (&str, &str), groups: Vec<Group>, lines: Vec<Parts>) -> Chart {
+    let last = lines.iter().flatten().flatten().map(|(count, _)| *count).fold(1.0, f64::max);
+    let ticks = Ticks::of(round_steps(last).into_iter().filter(|place| place.fract() == 0.0).collect());
+    of_corners(heading, labels, groups, ticks, (last, lines, true))
+}
+
+/// Lines from 0 to `last`, and from 0 to a little more than the highest value.
+fn of_corners(
+    (title, note): (&str, &str),
+    (x_label, y_label): (&str, &str),
+    groups: Vec<Group>,
+    ticks: Ticks,
+    (last, lines, has_dots): (f64, Vec<Parts>, bool),
+) -> Chart {
+    let high = lines.iter().flatten().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
+    Chart {
+        title: title.into(),
+        note: note.into(),
+        x_label: x_label.into(),
+        y_label: y_label.into(),
+        looks: groups.iter().map(|group| group.look).collect(),
+        groups,
+        names: Vec::new(),
+        x: 0.0..last,
+        y: 0.0..if high > 0.0 { high * 1.08 } else { 1.0 },
+        log: false,
+        ticks,
+        marks: Marks::Corners(lines, has_dots),
+    }
 }
 
 /// The corners of a job's line: begin and end of each interval. Where nobody told of a gauge it is interrupted.

@@ -13,6 +13,7 @@ use fanin_sim::series::{GAUGES, SeriesRow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::view::{Looks, View};
 use super::{Finished, RunError, run_one, runs};
 use crate::plan::Plan;
 use crate::reading::{PlanError, files};
@@ -20,7 +21,7 @@ use crate::results::workload::timeline::Timeline;
 use crate::results::{LinkRecord, RunRecord};
 
 /// What both sides must agree about: rises with the form of bundles and results.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// Bundles that a process keeps as plans, since parts of one come one after the other.
 const PLANS_MAX: usize = 4;
@@ -63,16 +64,21 @@ pub trait Elsewhere {
 /// What gets parts: the first run's number, and what [`part`] has given.
 pub type Take<'a> = dyn FnMut(usize, &[u8]) -> Result<(), String> + 'a;
 
-/// Runs all points of a plan elsewhere; results are those of [`run`](super::run). `ended` is told how many runs have ended since it was last told,
+/// Runs all points of a plan elsewhere; results are those of [`run`](super::run), for a report's page where one is to be made. `ended` is told how many runs have ended since it was last told,
 /// and says whether to go on.
 ///
 /// # Errors
 /// [`RunError`].
-pub fn run_elsewhere(plan: &Plan, elsewhere: &mut dyn Elsewhere, mut ended: impl FnMut(usize) -> bool) -> Result<Vec<Finished>, RunError> {
+pub fn run_elsewhere(
+    plan: &Plan,
+    elsewhere: &mut dyn Elsewhere,
+    page: bool,
+    mut ended: impl FnMut(usize) -> bool,
+) -> Result<Vec<Finished>, RunError> {
     let total = runs(plan).len();
     let mut all: Vec<Option<Finished>> = (0..total).map(|_| None).collect();
     let mut stopped = false;
-    let gave = elsewhere.parts(&bundle(plan), total, &mut |first, bytes| {
+    let gave = elsewhere.parts(&bundle(plan, page), total, &mut |first, bytes| {
         let finished = results(plan, first, bytes).map_err(|error| error.to_string())?;
         let count = finished.len();
         all[first..first + count].iter_mut().zip(finished).for_each(|(place, run)| *place = Some(run));
@@ -99,26 +105,28 @@ struct Bundle {
     text: String,
     sets: Vec<String>,
     seed: Option<u64>,
+    /// Whether a report's page is made of its runs.
+    page: bool,
     /// Places of its points on the axes: a plan may have fewer points than its text.
     points: Vec<Vec<usize>>,
     files: BTreeMap<String, Vec<u8>>,
 }
 
-/// A plan as bytes, with the files that it has read since [`files::keep`].
-pub fn bundle(plan: &Plan) -> Vec<u8> {
-    encoded(&made(plan, &plan.file))
+/// A plan as bytes, with the files that it has read since [`files::keep`]; whether runs are looked at for a report's page.
+pub fn bundle(plan: &Plan, page: bool) -> Vec<u8> {
+    encoded(&made(plan, &plan.file, page))
 }
 
 /// What a plan's runs depend on, as one word (SHA-256 in hexadecimal): all that its bundle has but the name of its file.
 pub fn identity(plan: &Plan) -> String {
-    hex(&encoded(&made(plan, "")))
+    hex(&encoded(&made(plan, "", false)))
 }
 
 fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn made(plan: &Plan, file: &str) -> Bundle {
+fn made(plan: &Plan, file: &str, page: bool) -> Bundle {
     let files = files::kept(&plan.file).into_iter().map(|(name, bytes)| (name, bytes.to_vec())).collect();
     Bundle {
         form: FORM,
@@ -127,23 +135,24 @@ fn made(plan: &Plan, file: &str) -> Bundle {
         text: plan.text.clone(),
         sets: plan.sets.clone(),
         seed: plan.seed,
+        page,
         points: plan.points.iter().map(|point| point.indices.clone()).collect(),
         files,
     }
 }
 
-/// The plan of a bundle. Its name is not the one that it has elsewhere: files that came along are found by it.
+/// The plan of a bundle, and whether its runs are looked at for a report's page. Its name is not the one that it has elsewhere: files that came along are found by it.
 ///
 /// # Errors
 /// [`ElsewhereError`].
-pub fn plan(bundle: &[u8]) -> Result<Arc<Plan>, ElsewhereError> {
-    static KNOWN: Mutex<Vec<(String, Arc<Plan>)>> = Mutex::new(Vec::new());
+fn plan(bundle: &[u8]) -> Result<(Arc<Plan>, bool), ElsewhereError> {
+    static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
     let digest = hex(bundle);
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, plan)) = known().iter().find(|(other, _)| *other == digest) {
-        return Ok(plan.clone());
+    if let Some((_, plan, page)) = known().iter().find(|(other, ..)| *other == digest) {
+        return Ok((plan.clone(), *page));
     }
-    let Bundle { form, version, file, text, sets, seed, points, files } =
+    let Bundle { form, version, file, text, sets, seed, page, points, files } =
         ciborium::from_reader(bundle).map_err(|error| ElsewhereError::Bundle(format!("not readable: {error}")))?;
     let own = (FORM, env!("CARGO_PKG_VERSION"));
     if (form, version.as_str()) != own {
@@ -156,26 +165,30 @@ pub fn plan(bundle: &[u8]) -> Result<Arc<Plan>, ElsewhereError> {
     plan.points.retain(|point| points.contains(&point.indices));
     let plan = Arc::new(plan);
     let mut known = known();
-    known.push((digest, plan.clone()));
+    known.push((digest, plan.clone(), page));
     if known.len() > PLANS_MAX {
         files::forget(&known.remove(0).1.file);
     }
-    Ok(plan)
+    Ok((plan, page))
 }
+
+/// A bundle's digest, its plan, and whether a report's page is made of its runs.
+type Known = (String, Arc<Plan>, bool);
 
 /// Computes some of a bundle's runs, one after the other, by their numbers in the order of [`runs`].
 ///
 /// # Errors
 /// [`ElsewhereError`].
 pub fn part(bundle: &[u8], first: usize, count: usize) -> Result<Vec<u8>, ElsewhereError> {
-    let plan = plan(bundle)?;
+    let (plan, page) = plan(bundle)?;
     let all = runs(&plan);
     let wanted = first.checked_add(count).and_then(|end| all.get(first..end));
     let wanted = wanted.ok_or_else(|| ElsewhereError::Bundle(format!("runs {first} to {}: expected 0 to {}", first + count, all.len())))?;
     let mut done = Vec::with_capacity(count);
     for (number, &(index, repetition)) in (first..).zip(wanted) {
         let point = &plan.points[index];
-        let ran = catch_unwind(AssertUnwindSafe(|| run_one(&plan, index, repetition, None)));
+        let ran =
+            catch_unwind(AssertUnwindSafe(|| run_one(&plan, index, repetition, Looks { wanted: None, page }.of(&plan, index, repetition))));
         let (finished, _) = ran.map_err(|panic| {
             let said = panic.downcast_ref::<String>().cloned();
             let why = said.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "no words".into());
@@ -228,6 +241,7 @@ struct Returned {
     memory: Vec<(u64, u64, u64)>,
     timelines: Vec<Timeline>,
     series: Vec<Row>,
+    view: View,
 }
 
 /// A row of a series.
@@ -244,17 +258,17 @@ struct Row {
 }
 
 impl From<Finished> for Returned {
-    fn from(Finished { point, record, links, memory, timelines, series }: Finished) -> Self {
+    fn from(Finished { point, record, links, memory, timelines, series, view }: Finished) -> Self {
         let memory = memory.iter().map(|sample| (sample.at.as_ps(), sample.bytes_max, sample.bytes_total)).collect();
-        Returned { point, record, links, memory, timelines, series: series.iter().map(Row::from).collect() }
+        Returned { point, record, links, memory, timelines, series: series.iter().map(Row::from).collect(), view }
     }
 }
 
 impl From<Returned> for Finished {
-    fn from(Returned { point, record, links, memory, timelines, series }: Returned) -> Self {
+    fn from(Returned { point, record, links, memory, timelines, series, view }: Returned) -> Self {
         let sample = |(at, bytes_max, bytes_total)| MemorySample { at: Instant::from_ps(at), bytes_max, bytes_total };
         let memory = memory.into_iter().map(sample).collect();
-        Finished { point, record, links, memory, timelines, series: series.into_iter().map(SeriesRow::from).collect() }
+        Finished { point, record, links, memory, timelines, series: series.into_iter().map(SeriesRow::from).collect(), view }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod elsewhere;
 pub mod frames;
+pub mod view;
 
 use std::time::Instant;
 
@@ -28,6 +29,7 @@ use crate::results::workload::timeline::{Timeline, timeline};
 use crate::results::{LinkRecord, RunRecord, link_records, record};
 use crate::schema::PayloadName;
 use crate::traced::{Traced, Wanted};
+use view::{Looks, LooksAt, View};
 
 /// What a run gave.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub struct Finished {
     pub timelines: Vec<Timeline>,
     /// Its jobs over time; only for the first repetition of each point, and where the plan asks for it.
     pub series: Vec<SeriesRow>,
+    /// What the report's page shows of it; only of runs that were looked at for that.
+    pub view: View,
 }
 
 /// Builds every run once, so that nothing is written or run for a plan that cannot be run as a whole, and looks for keys that change nothing.
@@ -127,17 +131,18 @@ pub fn runs(plan: &Plan) -> Vec<(usize, u32)> {
 /// # Errors
 /// [`RunError`].
 pub fn run(plan: &Plan, threads: usize, goes_on: impl Fn() -> bool + Sync) -> Result<Vec<Finished>, RunError> {
-    run_and_look(plan, threads, None, goes_on).map(|(finished, _)| finished)
+    run_and_look(plan, threads, Looks::default(), goes_on).map(|(finished, _)| finished)
 }
 
-/// The same, and looks at the first run for what is wanted: its jobs with a workload, blocks, queues. Results are the same.
+/// The same, and looks at runs: at the first one for what is wanted of it, its jobs with a workload, blocks, queues; and at some for the report's
+/// page. Results are the same.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run_and_look(
     plan: &Plan,
     threads: usize,
-    wanted: Option<&Wanted>,
+    looks: Looks<'_>,
     goes_on: impl Fn() -> bool + Sync,
 ) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
     let runs = runs(plan);
@@ -146,7 +151,7 @@ pub fn run_and_look(
         runs.par_iter()
             .with_max_len(1)
             .map(|&(index, repetition)| {
-                let finished = run_one(plan, index, repetition, wanted.filter(|_| (index, repetition) == (0, 0)))?;
+                let finished = run_one(plan, index, repetition, looks.of(plan, index, repetition))?;
                 if goes_on() { Ok(finished) } else { Err(RunError::Stopped) }
             })
             .collect()
@@ -155,16 +160,17 @@ pub fn run_and_look(
     Ok((finished, traced.into_iter().flatten().next()))
 }
 
-fn run_one(plan: &Plan, index: usize, repetition: u32, wanted: Option<&Wanted>) -> Result<(Finished, Option<Traced>), PlanError> {
+fn run_one(plan: &Plan, index: usize, repetition: u32, looks: LooksAt<'_>) -> Result<(Finished, Option<Traced>), PlanError> {
     let point = &plan.points[index];
     let mut prepared = plan.prepare(point, repetition)?;
     if repetition > 0 {
         // What nobody keeps is not taken.
         prepared.memory_interval = None;
     }
-    prepared.watch = wanted.map(Wanted::config);
+    let LooksAt { wanted, network, tree } = looks;
+    prepared.watch = wanted.map(Wanted::config).or_else(|| network.then(|| view::config(&prepared.topology)).flatten());
     let begin = Instant::now();
-    let result = result(&prepared, point)?;
+    let mut result = result(&prepared, point)?;
     let wall_s = begin.elapsed().as_secs_f64();
     tracing::debug!(point = plan.describe(point), repetition, events = result.events, wall_s, "run ended");
     for (job, ran) in result.jobs.iter().enumerate() {
@@ -182,11 +188,13 @@ fn run_one(plan: &Plan, index: usize, repetition: u32, wanted: Option<&Wanted>) 
         let alone_us = jobs.map(|job| alone_us(plan, point, repetition, job)).collect::<Result<_, _>>()?;
         together::compare(&mut record, alone_us);
     }
+    let network = if wanted.is_none() { result.watched.take().map(|watched| view::network(&prepared, &watched)) } else { None };
+    let view = View { network, tree: if tree { view::tree(&prepared, result.events)? } else { None } };
     let programs = prepared.programs.iter().zip(&result.programs).take(if repetition == 0 { usize::MAX } else { 0 });
     let timelines = programs.map(|(program, ran)| timeline(program, ran)).collect();
     let (memory, series) = if repetition == 0 { (result.memory, result.series) } else { (Vec::new(), Vec::new()) };
     let traced = wanted.map(|wanted| Traced::new(prepared.programs, result.programs, wanted, result.watched));
-    Ok((Finished { point: index, record, links, memory, timelines, series }, traced))
+    Ok((Finished { point: index, record, links, memory, timelines, series, view }, traced))
 }
 
 /// From a job's beginning to its end, with nobody beside it.
@@ -266,7 +274,10 @@ pub fn traced(prepared: &Prepared, config: TraceConfig, keep: Keep<AnyHeader>) -
     Ok(run_traced(simulation::<[u8]>(prepared, |job| job.payload_op())?, config, keep))
 }
 
-fn simulation<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<AnySimulation<P>, PlanError> {
+pub(crate) fn simulation<P: Simulated + ?Sized>(
+    prepared: &Prepared,
+    op: impl Fn(&PreparedJob) -> P::Op,
+) -> Result<AnySimulation<P>, PlanError> {
     let operators: Vec<P::Op> = prepared.jobs.iter().map(&op).collect();
     let (nodes, shared) = (prepared.nodes::<P>(&op)?, prepared.shared::<P>(&op)?);
     prepared.check_memory(&nodes, &shared)?;

@@ -91,20 +91,24 @@ where
 
     /// The longest queues since the last look, up to `at_ps`.
     fn sample_queues(&mut self, at_ps: u64) {
-        let Net { watcher, links, channels, .. } = &mut self.net;
+        let Net { watcher, links, channels, slots, .. } = &mut self.net;
         let Some(watcher) = watcher else { return };
         let mut peak = |cable: &u32| {
-            let mut peak = Peak { bytes: 0, ps: 0 };
+            let mut peak = Peak { bytes: 0, ps: 0, sent: 0 };
             for number in channels.of_cable(*cable) {
                 let link = &mut links[number as usize];
-                peak = Peak { bytes: peak.bytes.max(link.bytes_in(link.peak_ps)), ps: peak.ps.max(link.peak_ps) };
+                // What is still queued has not been sent.
+                let sent = link.bytes_sent.saturating_sub(link.bytes_in(link.busy_until.saturating_sub(at_ps)));
+                peak.bytes = peak.bytes.max(link.bytes_in(link.peak_ps));
+                peak.ps = peak.ps.max(link.peak_ps);
+                peak.sent += sent;
                 // The next interval begins with what is still queued.
                 link.peak_ps = link.queued_ps(at_ps);
             }
             peak
         };
         let peaks: Vec<Peak> = watcher.links().iter().map(&mut peak).collect();
-        watcher.sample(at_ps, &peaks);
+        watcher.sample(at_ps, &peaks, slots.iter().map(|slot| slot.bytes).collect());
     }
 
     /// What was looked at, when the run has ended; links get back their longest queues.
