@@ -22,12 +22,17 @@
 #define HOP_EPOCH 8
 #define HOP_SEQUENCE 12
 #define HOP_CHECK 16
+#define HOP_SOURCE 20
+#define HOP_DESTINATION 24
+#define HOP_FLOW 28
 #define HOP_BYTES 20
 #define HOP_MAGIC_VERSION 0xf3
 #define HOP_FLAGS_NEIGHBOUR 0x4
 #define HOP_ROLES 3
 #define HOP_ROLES_UP 0x10
 #define HOP_ROLES_DOWN 0x1
+#define HOP_ROLES_ACROSS 0x0
+#define HOP_WAY_BYTES 12
 #define TAG_BYTES 1
 
 #define SML_ATTEMPT 1
@@ -42,6 +47,8 @@
 #define SML_FINGERPRINT_8 12
 #define SML_RECEIVER_8 16
 #define SML_OP_8 18
+#define SML_KIND 0
+#define SML_KIND_BITS 0xff
 #define SML_KIND_CONTRIBUTION 1
 #define SML_BYTES_CONTRIBUTION 8
 #define SML_KIND_RESULT 2
@@ -63,6 +70,8 @@
 #define TREE_SUSPECT_KIND 1
 #define TREE_BLOCK 4
 #define TREE_SUSPECT 8
+#define TREE_KIND 0
+#define TREE_KIND_BITS 0xff
 #define TREE_KIND_CONTRIBUTION 1
 #define TREE_BYTES_CONTRIBUTION 8
 #define TREE_KIND_AGGREGATE 2
@@ -72,9 +81,55 @@
 #define TREE_KIND_REJECTED 4
 #define TREE_BYTES_REJECTED 8
 
+#define CANARY_DST 0
+#define CANARY_BLOCK 4
+#define CANARY_BLOCK_BITS 0xfffff
+#define CANARY_GENERATION 4
+#define CANARY_GENERATION_BITS 0xf00000
+#define CANARY_APP 4
+#define CANARY_APP_BITS 0xff000000
+#define CANARY_COUNTER 8
+#define CANARY_HOSTS 10
+#define CANARY_PORT 12
+#define CANARY_PORTS 12
+#define CANARY_PORTS_BITS 0xffff
+#define CANARY_SHARD 12
+#define CANARY_SHARD_BITS 0xffff0000
+#define CANARY_RANK 12
+#define CANARY_SWITCH_ADDR 16
+#define CANARY_BYPASS 18
+#define CANARY_BYPASS_BITS 0x80
+#define CANARY_MULTICAST 18
+#define CANARY_MULTICAST_BITS 0x40
+#define CANARY_KIND 18
+#define CANARY_KIND_BITS 0xf
+#define CANARY_KIND_REDUCE 0
+#define CANARY_BYTES_REDUCE 19
+#define CANARY_KIND_BROADCAST 1
+#define CANARY_BYTES_BROADCAST 19
+#define CANARY_KIND_RESTORE 2
+#define CANARY_BYTES_RESTORE 19
+#define CANARY_KIND_REQUEST 3
+#define CANARY_BYTES_REQUEST 19
+#define CANARY_KIND_ANSWER 4
+#define CANARY_BYTES_ANSWER 19
+#define CANARY_KIND_FAILED 5
+#define CANARY_BYTES_FAILED 19
+#define CANARY_KIND_DONE 6
+#define CANARY_BYTES_DONE 19
+#define CANARY_KIND_DIRECT 7
+#define CANARY_BYTES_DIRECT 19
+#define CANARY_KIND_WAITING 8
+#define CANARY_BYTES_WAITING 19
+#define CANARY_KIND_ABORTED 9
+#define CANARY_BYTES_ABORTED 19
+#define CANARY_KIND_PROBE 10
+#define CANARY_BYTES_PROBE 19
+
 #define HEADER_BYTES_MIN 8
 #define SYSTEM_SWITCHML 4
 #define SYSTEM_TREE 1
+#define SYSTEM_CANARY 3
 #define RECEIVER_ALL 65535
 #define SUSPECT_IS_RANK 1
 
@@ -105,6 +160,22 @@
 #define UP_FOREIGN 4
 #define UP_KIND 5
 #define UP_OPERATOR 6
+#define UP_AHEAD 7
+#define TALLY_SUMMED 0
+#define TALLY_STRAGGLERS 1
+#define TALLY_COLLISIONS 2
+#define TALLY_RESTORATIONS 3
+#define TALLY_SUMS 4
+#define TALLY_TIMED_OUT 5
+#define TALLY_LEADER_PACKETS 6
+#define TALLY_LEADER_BLOCKS 7
+#define TALLY_ANEW_ASKED 8
+#define TALLY_ANEW_OVERTAKEN 9
+#define TALLY_ANEW_HELD 10
+#define TALLY_SPILLS 11
+#define TALLY_REPAIRS 12
+#define CANARY_HASH_KEY 0x63616e617279ull
+#define ONE_GENERATION 1048576
 #define RETRANSMIT_ASKED 3
 
 #define RANKS_MAX 64
@@ -113,6 +184,17 @@
 #define FRAME_BYTES_MAX 1600
 #define LATE_LIMITS 4
 #define VERSIONS_MAX 16384
+#define COPIES_MAX 4096
+#define CLOCK_ENTRIES 64
+#define CLOCK_BYTES 24
+#define CLOCK_PLACE 0
+#define CLOCK_NOW 8
+#define WINDOW_SPAN 1024
+#define WINDOW_LENGTH 4096
+#define WINDOW_WORDS 64
+#define WINDOW_EVIDENCE 128
+#define WINDOW_CREDIT 4
+#define WINDOW_CREDIT_MAX 512
 #define JOB_HERE 1
 #define STATE_EMPTY 0
 #define STATE_AGGREGATING 1
@@ -154,9 +236,13 @@ struct fanin_job {
 	__u32 rounds_ahead_max;
 	__u16 job;
 	__u8 system;
-	__u8 reserved;
+	__u8 hashed;
 	__u64 came_at;
 	__u64 late_ns[4];
+	__u64 timeout_ns;
+	__u64 lifetime_ns;
+	__u32 fan_in;
+	__u32 in_use;
 	__u16 ops[256];
 };
 
@@ -200,14 +286,37 @@ struct fanin_version {
 	__u32 missing;
 	__u64 arrived;
 	__u64 unsent;
+	__u64 deadline;
+	__u32 leader;
+	__u16 counter;
+	__u16 hosts;
 	__u64 sum[176];
+};
+
+/* Which numbers have come from a rank. */
+struct fanin_window {
+	struct bpf_spin_lock lock;
+	__u32 upper;
+	__u32 credit;
+	__u32 reserved;
+	__u64 base;
+	__u64 past;
+	__u64 seen[64];
+};
+
+/* What time it is for a job, in ns, and which descriptor is looked at next. */
+struct fanin_clock {
+	__u64 now;
+	__u32 cursor;
+	__u32 reserved;
 };
 
 /* Counts of a job. */
 struct fanin_counts {
 	__u64 dropped[20];
-	__u64 up[7];
+	__u64 up[8];
 	__u64 retransmitted[6];
+	__u64 tallies[13];
 };
 
 /* A frame that is looked at. */

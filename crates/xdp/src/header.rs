@@ -3,12 +3,13 @@
 
 use std::fmt::Write;
 
-use fanin_core::{Address, DType, DropReason, JobId, NodeId, RetransmitReason, Role, TrafficClass, Via, Wire};
-use fanin_systems::AnyHeader;
+use fanin_core::{Address, DType, DropReason, JobId, NodeId, ReplayWindow, RetransmitReason, Role, Tally, TrafficClass, Via, Wire};
+use fanin_systems::{AnyHeader, CANARY_HASH_KEY};
+use fanin_wire::canary::CanaryId;
 use fanin_wire::hop::HopHeader;
 use fanin_wire::layout::{Field, Layout, hop};
 use fanin_wire::switchml::CallLabel;
-use fanin_wire::{switchml, tree};
+use fanin_wire::{canary, switchml, tree};
 
 use crate::job::XdpSystem;
 use crate::layout::{self, Kind, RECORDS, Up};
@@ -73,6 +74,8 @@ fn offsets(text: &mut String, prefix: &str, fields: &[Field]) {
 
 fn format_of(text: &mut String, prefix: &str, format: &Layout) {
     offsets(text, prefix, format.fields);
+    define(text, &format!("{prefix}_KIND"), format.kind.0);
+    define(text, &format!("{prefix}_KIND_BITS"), format!("0x{:x}", format.kind.1));
     for kind in format.kinds {
         define(text, &format!("{prefix}_KIND_{}", upper(kind.name)), kind.number);
         define(text, &format!("{prefix}_BYTES_{}", upper(kind.name)), kind.header_bytes);
@@ -101,13 +104,16 @@ fn fronts(text: &mut String) {
         header.emit(&mut bytes);
         bytes
     };
-    let (up, down) = (front(Role::Worker, Role::Switch), front(Role::Switch, Role::Worker));
+    let (up, down, across) = (front(Role::Worker, Role::Switch), front(Role::Switch, Role::Worker), front(Role::Worker, Role::Worker));
     define(text, "HOP_BYTES", HopHeader::NEIGHBOUR_LEN);
     define(text, "HOP_MAGIC_VERSION", format!("0x{:x}", up[0]));
     define(text, "HOP_FLAGS_NEIGHBOUR", format!("0x{:x}", up[2]));
     define(text, "HOP_ROLES", 3);
     define(text, "HOP_ROLES_UP", format!("0x{:x}", up[3]));
     define(text, "HOP_ROLES_DOWN", format!("0x{:x}", down[3]));
+    define(text, "HOP_ROLES_ACROSS", format!("0x{:x}", across[3]));
+    // What hop headers have more of packets that are not for the neighbour.
+    define(text, "HOP_WAY_BYTES", HopHeader::MAX_LEN - HopHeader::NEIGHBOUR_LEN);
     // The system's number, which stands before its header once more.
     define(text, "TAG_BYTES", AnyHeader::Background.wire_len());
 }
@@ -119,9 +125,10 @@ pub fn header() -> String {
          * and run FANIN_WRITE=1 cargo test -p fanin-xdp --test header. */\n#pragma once\n\n",
     );
     offsets(&mut text, "HOP", hop::HOP.fields);
+    offsets(&mut text, "HOP", hop::WAY);
     fronts(&mut text);
     text += "\n";
-    let formats = [("SML", &switchml::LAYOUT), ("TREE", &tree::LAYOUT)];
+    let formats = [("SML", &switchml::LAYOUT), ("TREE", &tree::LAYOUT), ("CANARY", &canary::LAYOUT)];
     for (prefix, format) in formats {
         format_of(&mut text, prefix, format);
         text += "\n";
@@ -140,6 +147,11 @@ pub fn header() -> String {
     for up in Up::ALL {
         define(&mut text, &format!("UP_{}", upper(up.name())), *up as u8);
     }
+    for tally in Tally::ALL {
+        define(&mut text, &format!("TALLY_{}", upper(tally.name())), tally.index());
+    }
+    define(&mut text, "CANARY_HASH_KEY", format!("0x{CANARY_HASH_KEY:x}ull"));
+    define(&mut text, "ONE_GENERATION", CanaryId::new(0, 1, 0).bits());
     define(&mut text, "RETRANSMIT_ASKED", RetransmitReason::Asked.index());
     text += "\n";
     let limits = [
@@ -149,6 +161,17 @@ pub fn header() -> String {
         ("FRAME_BYTES_MAX", layout::FRAME_BYTES_MAX as u64),
         ("LATE_LIMITS", layout::LATE_LIMITS as u64),
         ("VERSIONS_MAX", u64::from(layout::VERSIONS_MAX)),
+        ("COPIES_MAX", u64::from(layout::COPIES_MAX)),
+        ("CLOCK_ENTRIES", u64::from(layout::CLOCK_ENTRIES)),
+        ("CLOCK_BYTES", layout::CLOCK_BYTES as u64),
+        ("CLOCK_PLACE", layout::CLOCK_PLACE as u64),
+        ("CLOCK_NOW", layout::CLOCK_NOW as u64),
+        ("WINDOW_SPAN", ReplayWindow::SPAN),
+        ("WINDOW_LENGTH", ReplayWindow::LENGTH),
+        ("WINDOW_WORDS", ReplayWindow::WORDS as u64),
+        ("WINDOW_EVIDENCE", u64::from(ReplayWindow::EVIDENCE)),
+        ("WINDOW_CREDIT", u64::from(ReplayWindow::CREDIT)),
+        ("WINDOW_CREDIT_MAX", u64::from(ReplayWindow::CREDIT_MAX)),
         ("JOB_HERE", layout::JOB_HERE),
         ("STATE_EMPTY", layout::EMPTY),
         ("STATE_AGGREGATING", layout::AGGREGATING),

@@ -3,6 +3,7 @@
 //! difference is shrunk.
 #![cfg(feature = "kernel")]
 
+mod canary;
 #[path = "../common/mod.rs"]
 mod common;
 mod pair;
