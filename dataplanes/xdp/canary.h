@@ -4,17 +4,11 @@
  * A descriptor is a version: `round` is the block's name, `arrived` the children, `missing` how many contributions can come at most, and
  * STATE_DONE is `Sent`. Where there is always room on the way out there is no `Ready` and no `Descending`.
  *
- * Packets that find their way by their destination have a longer hop header than those between neighbours. What is for another rank is passed
- * on. Time is what the last clock packet says (Canary 4.3). */
+ * Time is what the last clock packet says (Canary 4.3). */
 #pragma once
 
-/* What follows the longer hop header. */
-#define LONG_REST (REST + HOP_WAY_BYTES)
-#define LONG_HEAD (LONG_REST + TAG_BYTES)
 #define LONG_PAYLOAD (LONG_HEAD + CANARY_BYTES_REDUCE)
 #define SHORT_PAYLOAD (HEAD + CANARY_BYTES_BROADCAST)
-#define FLAGS_HERE (HOP_NEIGHBOUR_BITS | HOP_ECN_BITS | HOP_BY_AGGREGATORS_BITS)
-#define IP_SERVICE (IP + 1)
 
 /* What becomes of a packet of a block. */
 enum canary_outcome { CANARY_DROP, CANARY_UP, CANARY_ADDED, CANARY_SUM, CANARY_STRAGGLER, CANARY_COLLISION };
@@ -61,104 +55,6 @@ static __always_inline struct fanin_version *canary_place(struct fanin_job *job,
 	return bpf_map_lookup_elem(&versions, &index);
 }
 
-/* `ReplayWindow::accept`: -1 where a number is new, and the reason where it is not; `WINDOW_LENGTH` where it is beyond the window. */
-#define IS_AHEAD 1000
-
-static __always_inline int accept(struct packet *p)
-{
-	__u32 at = p->place * RANKS_MAX + p->number, low = U32(p->s, HOP + HOP_SEQUENCE), i;
-	struct fanin_window *w = bpf_map_lookup_elem(&windows, &at);
-	__u64 near, sequence, bit, offset;
-	__s64 ahead;
-	int wrong = -1;
-
-	if (!w)
-		return DROP_UNPROVEN;
-	bpf_spin_lock(&w->lock);
-	near = w->base + WINDOW_SPAN;
-	ahead = (__s32)(low - (__u32)near);
-	sequence = ahead < 0 && near < (__u64)-ahead ? low : near + ahead;
-	offset = sequence - w->base;
-	if (sequence < w->base) {
-		wrong = DROP_TOO_OLD;
-	} else if (offset >= WINDOW_LENGTH) {
-		wrong = IS_AHEAD;
-	} else {
-		bit = 1ull << (sequence & 63);
-		at = sequence / 64 % WINDOW_WORDS;
-		if (w->seen[at] & bit) {
-			wrong = DROP_REPEATED;
-		} else {
-			w->seen[at] |= bit;
-			if (offset >= WINDOW_SPAN) {
-				w->upper++;
-				w->credit = w->credit + WINDOW_CREDIT < WINDOW_CREDIT_MAX ? w->credit + WINDOW_CREDIT : WINDOW_CREDIT_MAX;
-				for (i = 0; i < WINDOW_CREDIT_MAX / 64; i++) {
-					if (w->upper < WINDOW_EVIDENCE || w->credit < 64)
-						break;
-					w->seen[w->base / 64 % WINDOW_WORDS] = 0;
-					w->upper -= __builtin_popcountll(w->seen[(w->base + WINDOW_SPAN) / 64 % WINDOW_WORDS]);
-					w->base += 64;
-					w->credit -= 64;
-				}
-			}
-		}
-	}
-	if (wrong < 0 && sequence >= w->past)
-		w->past = sequence + 1;
-	bpf_spin_unlock(&w->lock);
-	return wrong;
-}
-
-/* The longer hop header of a packet that this switch makes, without number and checksum. */
-static __always_inline void write_way(struct packet *p, __u32 destination, __u8 flags, __u32 payload_bytes)
-{
-	struct fanin_scratch *s = p->s;
-	struct fanin_job *job = p->job;
-
-	U8(s, HOP + HOP_VERSION) = HOP_MAGIC_VERSION;
-	U8(s, HOP + HOP_SYSTEM) = job->system;
-	U8(s, HOP + HOP_NEIGHBOUR) = flags;
-	U8(s, HOP + HOP_ROLES) = HOP_ROLES_DOWN;
-	U16(s, HOP + HOP_JOB) = job->job;
-	U16(s, HOP + HOP_PAYLOAD_BYTES) = payload_bytes;
-	/* The star's switch is behind its hosts. */
-	U32(s, HOP + HOP_SOURCE) = job->ranks;
-	U32(s, HOP + HOP_DESTINATION) = destination;
-	U32(s, HOP + HOP_FLOW) = job->job;
-	U8(s, LONG_REST) = job->system;
-}
-
-/* Sends what lies in `scratch` to these ranks; `rest` is the checksum of the `rest_bytes` bytes from `rest_at` on. The programs at the exits look up
- * who is meant where the first bytes of the frame say. */
-static __always_inline int canary_send(struct packet *p, __u64 to, __u32 rest_at, __u32 rest_bytes, __u32 rest)
-{
-	__u32 counter = COPIES_MAX, number, bytes = rest_at - HOP + rest_bytes;
-	struct fanin_scratch *s = p->s;
-	void *map = bpf_map_lookup_elem(&targets, &p->place);
-	__u64 *next = bpf_map_lookup_elem(&copies, &counter), *left;
-
-	if (!to)
-		return XDP_DROP;
-	if (!map || !next)
-		return drop(p->counts, DROP_NO_ROUTE);
-	number = __sync_fetch_and_add(next, 1) % COPIES_MAX;
-	left = bpf_map_lookup_elem(&copies, &number);
-	if (!left)
-		return drop(p->counts, DROP_NO_ROUTE);
-	*left = to;
-	__builtin_memcpy(s->frame + UDP_SOURCE, p->rank->ports, 2);
-	write_ip(s, bytes);
-	U32(s, 0) = number;
-	U32(s, HOP + HOP_EPOCH) = p->job->epoch;
-	U32(s, HOP + HOP_CHECK) = rest;
-	if (store(p->ctx, s, bytes))
-		return drop(p->counts, DROP_QUEUE_FULL);
-	if (to & (to - 1))
-		return bpf_redirect_map(map, 0, BPF_F_BROADCAST);
-	return bpf_redirect_map(map, lowest(to), 0);
-}
-
 /* Sends a packet that this switch makes, whose system's header and elements are there, to the host of a block's leader, or to whoever it is for. */
 static __always_inline int canary_route(struct packet *p, __u32 host, __u8 flags, __u32 payload_bytes)
 {
@@ -167,7 +63,7 @@ static __always_inline int canary_route(struct packet *p, __u32 host, __u8 flags
 	if (host >= p->job->ranks || host >= RANKS_MAX)
 		return drop(p->counts, DROP_NO_ROUTE);
 	write_way(p, host, flags, payload_bytes);
-	return canary_send(p, 1ull << (host & 63), LONG_REST, rest_bytes, crc_of(p->s, LONG_REST, rest_bytes, 0));
+	return send_routed(p, 1ull << (host & 63), LONG_REST, rest_bytes, crc_of(p->s, LONG_REST, rest_bytes, 0));
 }
 
 /* `descriptor.partial_sum()`, when it is sent on (`canary 5.3`); the version is locked. */
@@ -296,7 +192,7 @@ static __always_inline int canary_down(struct packet *p, __u64 to, __u32 bytes)
 	__u32 rest_bytes = TAG_BYTES + CANARY_BYTES_BROADCAST + bytes;
 
 	write_hop(p->s, p->job, bytes);
-	return canary_send(p, to, REST, rest_bytes, crc_of(p->s, REST, rest_bytes, 0));
+	return send_routed(p, to, REST, rest_bytes, crc_of(p->s, REST, rest_bytes, 0));
 }
 
 /* `canary 5.5`: the children get the sum, and the descriptor is free. */
@@ -402,83 +298,36 @@ static __always_inline int canary_is_sound(struct fanin_scratch *s, __u32 head, 
 	return kind == CANARY_KIND_RESTORE ? flags == CANARY_BYPASS_BITS : !flags && !children;
 }
 
-/* What is for another rank goes on: only its hop header changes. */
-static __always_inline int canary_forward(struct packet *p, __u32 rest)
-{
-	struct fanin_scratch *s = p->s;
-	__u32 to = U32(s, HOP + HOP_DESTINATION);
-
-	if (to == p->number)
-		return drop(p->counts, DROP_NO_ROUTE);
-	if ((U8(s, IP_SERVICE) & 3) == 3)
-		U8(s, HOP + HOP_ECN) |= HOP_ECN_BITS;
-	return canary_send(p, 1ull << (to & 63), LONG_REST, p->bytes + TAG_BYTES - HOP_WAY_BYTES, rest);
-}
-
 /* A packet of a Canary job. */
 static __always_inline int canary_packet(struct packet *p)
 {
-	struct fanin_scratch *s = p->s;
-	struct fanin_job *job = p->job;
-	__u32 flags = U8(s, HOP + HOP_NEIGHBOUR), roles = U8(s, HOP + HOP_ROLES), is_long = !(flags & HOP_NEIGHBOUR_BITS);
-	__u32 kind, is_here = 1, room, payload_bytes, rest, to;
-	int wrong;
+	const struct form_of_system form = {
+		.long_kinds = 1 << CANARY_KIND_REDUCE | 1 << CANARY_KIND_RESTORE | 1 << CANARY_KIND_FAILED,
+		.short_kinds = 1 << CANARY_KIND_BROADCAST,
+		.kind_at = CANARY_KIND,
+		.kind_bits = CANARY_KIND_BITS,
+		.bytes_min = CANARY_BYTES_REDUCE,
+	};
+	struct routed what = {};
+	int verdict = admit(p, &what, &form);
+	__u32 bytes = what.payload_bytes;
 
-	if (U8(s, HOP + HOP_VERSION) != HOP_MAGIC_VERSION || (flags & ~FLAGS_HERE) || U8(s, HOP + HOP_SYSTEM) != job->system ||
-	    U16(s, HOP + HOP_JOB) != job->job)
-		return up(p->counts, UP_FOREIGN);
-	if (is_long) {
-		to = U32(s, HOP + HOP_DESTINATION);
-		if (p->bytes < HOP_WAY_BYTES + CANARY_BYTES_REDUCE || U8(s, LONG_REST) != job->system || U32(s, HOP + HOP_SOURCE) != p->number)
-			return up(p->counts, UP_FOREIGN);
-		if (!(roles == HOP_ROLES_UP && to == job->ranks) && !(roles == HOP_ROLES_ACROSS && to < job->ranks))
-			return up(p->counts, UP_FOREIGN);
-		is_here = roles == HOP_ROLES_UP || (flags & HOP_BY_AGGREGATORS_BITS);
-		kind = U8(s, LONG_HEAD + CANARY_KIND) & CANARY_KIND_BITS;
-		if (is_here && kind != CANARY_KIND_REDUCE && kind != CANARY_KIND_RESTORE && kind != CANARY_KIND_FAILED)
-			return up(p->counts, UP_KIND);
-		room = p->bytes - HOP_WAY_BYTES - CANARY_BYTES_REDUCE;
-		rest = crc_of(s, LONG_REST, p->bytes + TAG_BYTES - HOP_WAY_BYTES, 0);
-	} else {
-		if (p->bytes < CANARY_BYTES_BROADCAST || U8(s, REST) != job->system || roles != HOP_ROLES_UP || (flags & HOP_BY_AGGREGATORS_BITS))
-			return up(p->counts, UP_FOREIGN);
-		kind = U8(s, HEAD + CANARY_KIND) & CANARY_KIND_BITS;
-		if (kind != CANARY_KIND_BROADCAST)
-			return up(p->counts, UP_KIND);
-		room = p->bytes - CANARY_BYTES_BROADCAST;
-		rest = crc_of(s, REST, p->bytes + TAG_BYTES, 0);
-	}
-	payload_bytes = U16(s, HOP + HOP_PAYLOAD_BYTES);
-	wrong = crc_of(s, HOP, HOP_CHECK, rest);
-	if (is_long)
-		wrong = crc_of(s, REST, HOP_WAY_BYTES, wrong);
-	if ((__u32)wrong != U32(s, HOP + HOP_CHECK))
-		return refuse(p, DROP_CORRUPTED);
-	if (U32(s, HOP + HOP_EPOCH) != job->epoch)
-		return refuse(p, DROP_UNPROVEN);
-	wrong = accept(p);
-	if (wrong == IS_AHEAD)
-		return up(p->counts, UP_AHEAD);
-	if (wrong >= 0)
-		return refuse(p, wrong);
-	if (!is_here) {
-		believe(p, payload_bytes);
-		return canary_forward(p, rest);
-	}
-	if (payload_bytes > room || payload_bytes > FRAME_BYTES_MAX - SHORT_PAYLOAD ||
-	    !(is_long ? canary_is_sound(s, LONG_HEAD, kind) : canary_is_sound(s, HEAD, kind)))
+	if (verdict != IS_ADMITTED)
+		return verdict;
+	if (bytes > what.bytes - CANARY_BYTES_REDUCE || bytes > FRAME_BYTES_MAX - SHORT_PAYLOAD ||
+	    !(what.is_long ? canary_is_sound(p->s, LONG_HEAD, what.kind) : canary_is_sound(p->s, HEAD, what.kind)))
 		return refuse(p, DROP_MALFORMED);
-	believe(p, payload_bytes);
-	if (!is_long)
-		return canary_broadcast(p, payload_bytes);
-	if (kind == CANARY_KIND_RESTORE)
-		return canary_restore(p, payload_bytes);
-	if (kind == CANARY_KIND_FAILED)
+	believe(p, bytes);
+	if (!what.is_long)
+		return canary_broadcast(p, bytes);
+	if (what.kind == CANARY_KIND_RESTORE)
+		return canary_restore(p, bytes);
+	if (what.kind == CANARY_KIND_FAILED)
 		return canary_failed(p);
 	/* A packet that has collided is forwarded, which is the way of those that name no aggregators. */
-	if (U8(s, LONG_HEAD + CANARY_BYPASS) & CANARY_BYPASS_BITS)
+	if (U8(p->s, LONG_HEAD + CANARY_BYPASS) & CANARY_BYPASS_BITS)
 		return drop(p->counts, DROP_NOT_A_MEMBER);
-	return canary_reduce(p, payload_bytes);
+	return canary_reduce(p, bytes);
 }
 
 /* Which descriptors' time is over, of the next CLOCK_ENTRIES that this scan has not come to: the first whose sum is to leave, or `pool`. Those whose
@@ -542,30 +391,4 @@ static __always_inline int canary_clock(struct packet *p, __u64 now)
 		return XDP_DROP;
 	tally(p->counts, TALLY_TIMED_OUT);
 	return canary_sum(p, &sum);
-}
-
-/* A copy on its way out: to the next of those that are meant who is behind this device. */
-static __always_inline int canary_exit(struct xdp_md *ctx, struct fanin_scratch *s, __u32 place, __u64 mask)
-{
-	__u32 number = U32(s, 0) % COPIES_MAX, at, check;
-	__u64 *to = bpf_map_lookup_elem(&copies, &number), left;
-	struct fanin_rank *rank;
-
-	if (!to || bpf_xdp_load_bytes(ctx, 0, s->frame, LONG_REST))
-		return XDP_DROP;
-	left = *to & mask;
-	if (!left)
-		return XDP_DROP;
-	__sync_fetch_and_and(to, ~(left & -left));
-	at = place * RANKS_MAX + (lowest(left) & 63);
-	rank = bpf_map_lookup_elem(&ranks, &at);
-	if (!rank)
-		return XDP_DROP;
-	address(s, rank);
-	write_ip(s, bpf_ntohs(U16(s, UDP_LENGTH)) - UDP_BYTES);
-	check = U32(s, HOP + HOP_CHECK);
-	seal(s, rank, check);
-	if (!(U8(s, HOP + HOP_NEIGHBOUR) & HOP_NEIGHBOUR_BITS))
-		U32(s, HOP + HOP_CHECK) = crc_of(s, REST, HOP_WAY_BYTES, U32(s, HOP + HOP_CHECK));
-	return bpf_xdp_store_bytes(ctx, 0, s->frame, LONG_REST) ? XDP_DROP : XDP_PASS;
 }

@@ -31,7 +31,9 @@
 #define HOP_ROLES 3
 #define HOP_ROLES_UP 0x10
 #define HOP_ROLES_DOWN 0x1
-#define HOP_ROLES_ACROSS 0x0
+#define HOP_ROLES_FROM_SERVER 0x3
+#define HOP_ROLES_SWITCH_TO_SERVER 0x31
+#define HOP_ROLES_TO_SERVER 0x30
 #define HOP_WAY_BYTES 12
 #define TAG_BYTES 1
 
@@ -126,10 +128,56 @@
 #define CANARY_KIND_PROBE 10
 #define CANARY_BYTES_PROBE 19
 
+#define ATP_DIRECT 1
+#define ATP_DIRECT_BITS 0x1
+#define ATP_RESEND 1
+#define ATP_RESEND_BITS 0x2
+#define ATP_COLLIDED 1
+#define ATP_COLLIDED_BITS 0x4
+#define ATP_COL 1
+#define ATP_COL_BITS 0x8
+#define ATP_ECN 1
+#define ATP_ECN_BITS 0x10
+#define ATP_FLOAT 1
+#define ATP_FLOAT_BITS 0x20
+#define ATP_INDEX 2
+#define ATP_VERSION 4
+#define ATP_ATTEMPT 5
+#define ATP_NEXT_VERSION 5
+#define ATP_RANK 6
+#define ATP_FAN_IN0 6
+#define ATP_TO 6
+#define ATP_FAN_IN1 7
+#define ATP_TENSOR 8
+#define ATP_TENSOR_BITS 0xfffffff
+#define ATP_SERVER 11
+#define ATP_SERVER_BITS 0xf0
+#define ATP_SEQ 12
+#define ATP_BITMAP 16
+#define ATP_AHEAD 16
+#define ATP_LENGTH 18
+#define ATP_AGGREGATED 20
+#define ATP_WAITED 24
+#define ATP_GROUP 27
+#define ATP_KIND 0
+#define ATP_KIND_BITS 0xff
+#define ATP_KIND_GRADIENT 1
+#define ATP_BYTES_GRADIENT 28
+#define ATP_KIND_ACKNOWLEDGEMENT 2
+#define ATP_BYTES_ACKNOWLEDGEMENT 28
+#define ATP_KIND_FLUSH 3
+#define ATP_BYTES_FLUSH 16
+#define ATP_KIND_WAITING 4
+#define ATP_BYTES_WAITING 16
+#define ATP_KIND_REJECTED 5
+#define ATP_BYTES_REJECTED 16
+
 #define HEADER_BYTES_MIN 8
 #define SYSTEM_SWITCHML 4
 #define SYSTEM_TREE 1
 #define SYSTEM_CANARY 3
+#define SYSTEM_ATP 5
+#define SYSTEM_A2TP 6
 #define RECEIVER_ALL 65535
 #define SUSPECT_IS_RANK 1
 
@@ -175,6 +223,9 @@
 #define TALLY_SPILLS 11
 #define TALLY_REPAIRS 12
 #define CANARY_HASH_KEY 0x63616e617279ull
+#define ATP_TO_ALL 65535
+#define ATP_WAITED_UNKNOWN 16777215
+#define ATP_ALL_OF_SWITCH 255
 #define ONE_GENERATION 1048576
 #define RETRANSMIT_ASKED 3
 
@@ -243,6 +294,10 @@ struct fanin_job {
 	__u64 lifetime_ns;
 	__u32 fan_in;
 	__u32 in_use;
+	__u64 workers;
+	__u8 servers[16];
+	__u32 server_count;
+	__u32 reserved;
 	__u16 ops[256];
 };
 

@@ -15,7 +15,9 @@
 #include "packet.h"
 #include "switchml.h"
 #include "tree.h"
+#include "routed.h"
 #include "canary.h"
+#include "atp.h"
 
 /* A contribution of a job of SwitchML. */
 SEC("xdp")
@@ -42,6 +44,15 @@ int fanin_canary(struct xdp_md *ctx)
 	struct packet p = {};
 
 	return load(ctx, &p) ? canary_packet(&p) : XDP_PASS;
+}
+
+/* A packet of a job of ATP or A2TP. */
+SEC("xdp")
+int fanin_atp(struct xdp_md *ctx)
+{
+	struct packet p = {};
+
+	return load(ctx, &p) ? atp_packet(&p) : XDP_PASS;
 }
 
 /* Time passes for a job of Canary: user space runs this program, which is at no device, on frames of its own making. */
@@ -77,6 +88,8 @@ struct {
 		[SYSTEM_SWITCHML] = (void *)&fanin_switchml,
 		[SYSTEM_TREE] = (void *)&fanin_tree,
 		[SYSTEM_CANARY] = (void *)&fanin_canary,
+		[SYSTEM_ATP] = (void *)&fanin_atp,
+		[SYSTEM_A2TP] = (void *)&fanin_atp,
 	},
 };
 
@@ -157,8 +170,8 @@ static __always_inline int on_exit(struct xdp_md *ctx, __u32 ifindex)
 	mask = bpf_map_lookup_elem(&behind, &key);
 	if (!job || !mask)
 		return XDP_DROP;
-	if (job->system == SYSTEM_CANARY)
-		return canary_exit(ctx, s, place, *mask);
+	if (job->system == SYSTEM_CANARY || job->system == SYSTEM_ATP || job->system == SYSTEM_A2TP)
+		return routed_exit(ctx, s, place, *mask);
 	index = job->system == SYSTEM_TREE ? tree_index(job, s) : switchml_index(job, s);
 	v = bpf_map_lookup_elem(&versions, &index);
 	if (!v)

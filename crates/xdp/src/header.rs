@@ -9,7 +9,8 @@ use fanin_wire::canary::CanaryId;
 use fanin_wire::hop::HopHeader;
 use fanin_wire::layout::{Field, Layout, hop};
 use fanin_wire::switchml::CallLabel;
-use fanin_wire::{canary, switchml, tree};
+use fanin_wire::atp::{AtpHeader, Waited};
+use fanin_wire::{atp, canary, switchml, tree};
 
 use crate::job::XdpSystem;
 use crate::layout::{self, Kind, RECORDS, Up};
@@ -104,14 +105,16 @@ fn fronts(text: &mut String) {
         header.emit(&mut bytes);
         bytes
     };
-    let (up, down, across) = (front(Role::Worker, Role::Switch), front(Role::Switch, Role::Worker), front(Role::Worker, Role::Worker));
+    let (up, down) = (front(Role::Worker, Role::Switch), front(Role::Switch, Role::Worker));
     define(text, "HOP_BYTES", HopHeader::NEIGHBOUR_LEN);
     define(text, "HOP_MAGIC_VERSION", format!("0x{:x}", up[0]));
     define(text, "HOP_FLAGS_NEIGHBOUR", format!("0x{:x}", up[2]));
     define(text, "HOP_ROLES", 3);
     define(text, "HOP_ROLES_UP", format!("0x{:x}", up[3]));
     define(text, "HOP_ROLES_DOWN", format!("0x{:x}", down[3]));
-    define(text, "HOP_ROLES_ACROSS", format!("0x{:x}", across[3]));
+    define(text, "HOP_ROLES_FROM_SERVER", format!("0x{:x}", front(Role::Server, Role::Worker)[3]));
+    define(text, "HOP_ROLES_SWITCH_TO_SERVER", format!("0x{:x}", front(Role::Switch, Role::Server)[3]));
+    define(text, "HOP_ROLES_TO_SERVER", format!("0x{:x}", front(Role::Worker, Role::Server)[3]));
     // What hop headers have more of packets that are not for the neighbour.
     define(text, "HOP_WAY_BYTES", HopHeader::MAX_LEN - HopHeader::NEIGHBOUR_LEN);
     // The system's number, which stands before its header once more.
@@ -128,7 +131,7 @@ pub fn header() -> String {
     offsets(&mut text, "HOP", hop::WAY);
     fronts(&mut text);
     text += "\n";
-    let formats = [("SML", &switchml::LAYOUT), ("TREE", &tree::LAYOUT), ("CANARY", &canary::LAYOUT)];
+    let formats = [("SML", &switchml::LAYOUT), ("TREE", &tree::LAYOUT), ("CANARY", &canary::LAYOUT), ("ATP", &atp::LAYOUT)];
     for (prefix, format) in formats {
         format_of(&mut text, prefix, format);
         text += "\n";
@@ -151,6 +154,9 @@ pub fn header() -> String {
         define(&mut text, &format!("TALLY_{}", upper(tally.name())), tally.index());
     }
     define(&mut text, "CANARY_HASH_KEY", format!("0x{CANARY_HASH_KEY:x}ull"));
+    define(&mut text, "ATP_TO_ALL", AtpHeader::TO_ALL);
+    define(&mut text, "ATP_WAITED_UNKNOWN", Waited::UNKNOWN.to_bits());
+    define(&mut text, "ATP_ALL_OF_SWITCH", atp::RankSet::GROUPS);
     define(&mut text, "ONE_GENERATION", CanaryId::new(0, 1, 0).bits());
     define(&mut text, "RETRANSMIT_ASKED", RetransmitReason::Asked.index());
     text += "\n";

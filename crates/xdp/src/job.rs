@@ -17,11 +17,16 @@ pub enum XdpSystem {
     Tree,
     /// Canary, at a job's only switch.
     Canary,
+    /// ATP, at a job's only switch, whose aggregators jobs share.
+    Atp,
+    /// A2TP, there.
+    A2tp,
 }
 
 impl XdpSystem {
     /// All of them.
-    pub const ALL: [XdpSystem; 3] = [XdpSystem::SwitchMl, XdpSystem::Tree, XdpSystem::Canary];
+    pub const ALL: [XdpSystem; 5] =
+        [XdpSystem::SwitchMl, XdpSystem::Tree, XdpSystem::Canary, XdpSystem::Atp, XdpSystem::A2tp];
 
     /// The program's system, if there is one for jobs of `system` as they are.
     pub fn of(system: &System) -> Option<Self> {
@@ -40,6 +45,8 @@ impl XdpSystem {
             XdpSystem::SwitchMl => System::SwitchMl(SwitchMlParameters { fixed_point: false }),
             XdpSystem::Tree => System::tree(1),
             XdpSystem::Canary => System::canary(),
+            XdpSystem::Atp => System::atp(),
+            XdpSystem::A2tp => System::a2tp(),
         }
     }
 
@@ -54,14 +61,14 @@ impl XdpSystem {
             XdpSystem::SwitchMl => (number & 1) * slots + u32::from(slot),
             XdpSystem::Tree => number & (2 * slots - 1),
             // Descriptors do not come back to the kernel.
-            XdpSystem::Canary => 0,
+            XdpSystem::Canary | XdpSystem::Atp | XdpSystem::A2tp => 0,
         }
     }
 
     /// Slots for a window of so many packets, each of which needs two versions.
     pub fn slots(self, window: u32) -> u32 {
         match self {
-            XdpSystem::SwitchMl | XdpSystem::Canary => window,
+            XdpSystem::SwitchMl | XdpSystem::Canary | XdpSystem::Atp | XdpSystem::A2tp => window,
             XdpSystem::Tree => window.checked_next_power_of_two().unwrap_or(u32::MAX),
         }
     }
@@ -122,6 +129,19 @@ impl XdpCanary {
     }
 }
 
+/// What a switch of ATP or A2TP is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct XdpAtp {
+    /// Aggregators, which all such jobs in the kernel share that have as many.
+    pub aggregators: u32,
+    /// After how long an aggregator is free that nobody has spoken of; in whole ns.
+    pub reclaim: Duration,
+    /// Workers: the first of the job's nodes.
+    pub workers: u32,
+    /// Which of its nodes each of its servers is.
+    pub servers: Vec<u8>,
+}
+
 /// A job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct XdpJob {
@@ -137,6 +157,8 @@ pub struct XdpJob {
     pub block_bytes: u32,
     /// Of Canary, what its switch is told.
     pub canary: Option<XdpCanary>,
+    /// Of ATP and A2TP.
+    pub atp: Option<XdpAtp>,
     /// What its packets name by numbers.
     pub ops: OpTable,
     /// The UDP port that packets come to.
@@ -167,7 +189,7 @@ pub enum Refused {
         free: u32,
     },
     /// Too many descriptors.
-    #[error("it has {needed} descriptors, and {free} places in a row are free of {VERSIONS_MAX}")]
+    #[error("it has {needed} descriptors or aggregators, and {free} places in a row are free of {VERSIONS_MAX}")]
     Descriptors {
         /// Descriptors.
         needed: u32,
@@ -240,17 +262,18 @@ impl XdpJob {
 
     /// Versions of slots, or descriptors.
     pub fn versions(&self) -> u32 {
-        match self.canary {
-            Some(canary) => canary.descriptors,
-            None => self.slots().saturating_mul(2),
+        match (self.canary, &self.atp) {
+            (Some(canary), _) => canary.descriptors,
+            (_, Some(atp)) => atp.aggregators,
+            (None, None) => self.slots().saturating_mul(2),
         }
     }
 
     /// Why there is no room for it, where so many versions in a row are free.
     pub(crate) fn too_many(&self, free: u32) -> Refused {
-        match self.canary {
-            Some(canary) => Refused::Descriptors { needed: canary.descriptors, free },
-            None => Refused::Versions { window: self.pool, needed: self.versions(), free },
+        match self.canary.is_some() || self.atp.is_some() {
+            true => Refused::Descriptors { needed: self.versions(), free },
+            false => Refused::Versions { window: self.pool, needed: self.versions(), free },
         }
     }
 

@@ -8,7 +8,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuild
 
 use crate::job::{Refused, XdpJob, XdpSystem};
 use crate::layout::{
-    CLOCK, CLOCK_ENTRIES, CLOCK_NOW, CLOCK_PLACE, COUNTS, JOB, JOB_HANDED_OVER, JOB_HERE, JOBS_MAX, MEMBER, RANK, RANKS_MAX, VERSION,
+    CLOCK, CLOCK_ENTRIES, CLOCK_NOW, CLOCK_PLACE, COUNTS, EMPTY, JOB, JOB_HANDED_OVER, JOB_HERE, JOBS_MAX, MEMBER, RANK, RANKS_MAX, VERSION,
     VERSIONS_MAX, WINDOW,
 };
 use crate::taken::{Numbers, Taken, TakenVersion, XdpCounts, XdpRankCounts};
@@ -62,6 +62,7 @@ struct Place {
     first: u32,
     count: u32,
     system: XdpSystem,
+    shares: bool,
     port: u16,
     members: Vec<Vec<u8>>,
     behind: Vec<u64>,
@@ -69,19 +70,23 @@ struct Place {
 }
 
 impl Places {
-    /// A place for a job and room for its versions, both the lowest that are free.
+    /// A place for a job and room for its versions, both the lowest that are free. Jobs that share aggregators have the same.
     fn find(&self, job: &XdpJob) -> Result<(usize, u32), Refused> {
         let place = self.jobs.iter().position(Option::is_none).ok_or(Refused::Jobs)?;
         let needed = job.versions();
+        let shares = |entry: &&Place| entry.shares && job.atp.is_some() && entry.count == needed;
+        if let Some(entry) = self.jobs.iter().flatten().find(shares) {
+            return Ok((place, entry.first));
+        }
         let mut used: Vec<(u32, u32)> = self.jobs.iter().flatten().map(|job| (job.first, job.count)).collect();
         used.sort_unstable();
         let (mut from, mut free) = (0, 0);
         for (first, count) in used.into_iter().chain([(VERSIONS_MAX, 0)]) {
-            if first - from >= needed {
+            if first.saturating_sub(from) >= needed {
                 return Ok((place, from));
             }
-            free = free.max(first - from);
-            from = first + count;
+            free = free.max(first.saturating_sub(from));
+            from = from.max(first + count);
         }
         Err(job.too_many(free))
     }
@@ -156,17 +161,19 @@ impl Kernel {
         job.check()?;
         let mut places = self.places.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (place, first) = places.find(job)?;
+        let shared = places.jobs.iter().flatten().any(|other| other.shares && other.first == first);
         let entry = Place {
             first,
             count: job.versions(),
             system: job.system,
+            shares: job.atp.is_some(),
             port: job.port,
             members: (0..job.ranks.len()).map(|rank| member_of(place as u32, job, rank)).collect(),
             behind: devices_of(job).iter().map(|(ifindex, _)| (place as u64) << 32 | u64::from(*ifindex)).collect(),
             ranks: job.ranks.len(),
         };
         let written =
-            self.targets_of(place as u32, &mut places.targets[place]).and_then(|targets| self.write(place as u32, first, job, targets));
+            self.targets_of(place as u32, &mut places.targets[place]).and_then(|targets| self.write(place as u32, (first, shared), job, targets));
         match written {
             Ok(()) => {
                 places.jobs[place] = Some(entry);
@@ -194,9 +201,9 @@ impl Kernel {
     }
 
     /// Writes what the program needs to know of a job; its port comes last.
-    fn write(&self, place: u32, first: u32, job: &XdpJob, targets: &MapHandle) -> libbpf_rs::Result<()> {
+    fn write(&self, place: u32, (first, is_shared): (u32, bool), job: &XdpJob, targets: &MapHandle) -> libbpf_rs::Result<()> {
         let nothing = vec![0; VERSION.bytes()];
-        for version in first..first + job.versions() {
+        for version in first..if is_shared { first } else { first + job.versions() } {
             self.versions.update(&version.to_ne_bytes(), &nothing, MapFlags::ANY)?;
         }
         self.clocks.update(&place.to_ne_bytes(), &vec![0; CLOCK.bytes()], MapFlags::ANY)?;
@@ -234,7 +241,23 @@ impl Kernel {
             let _ = targets.map(|targets| targets.delete(&rank.to_ne_bytes()));
         }
         entry.members.iter().for_each(|member| drop(self.members.delete(member)));
+        if entry.shares {
+            self.dismiss(place, entry);
+        }
         entry.behind.iter().for_each(|key| drop(self.behind.delete(&key.to_ne_bytes())));
+    }
+
+    /// What a job has of aggregators that others use as well is free.
+    fn dismiss(&self, place: u32, entry: &Place) {
+        for index in (entry.first..entry.first + entry.count).map(u32::to_ne_bytes) {
+            let Ok(Some(mut value)) = self.versions.lookup(&index, MapFlags::LOCK) else { continue };
+            if VERSION.get(&value, "leader") == u64::from(place) + 1 {
+                // With its job's place, what one met too late to be told would be told to the next job there.
+                VERSION.set(&mut value, "state", EMPTY);
+                VERSION.set(&mut value, "leader", 0);
+                let _ = self.versions.update(&index, &value, MapFlags::LOCK);
+            }
+        }
     }
 
     /// What has been counted for a job.
@@ -362,6 +385,17 @@ impl Kernel {
         self.run("fanin_clock", &clock_frame(place, now), 1, 1)
     }
 
+    /// For tests: from now on it is so late for a job of ATP or A2TP, in ns.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_time(&self, place: u32, now: u64) -> Result<(), KernelError> {
+        let mut clock = vec![0; CLOCK.bytes()];
+        CLOCK.set(&mut clock, "now", now);
+        let set = self.clocks.update(&place.to_ne_bytes(), &clock, MapFlags::ANY);
+        set.map_err(|error| KernelError::of("cannot set the time", &error))
+    }
+
     /// Whether a scan has come to the end of a job's descriptors.
     pub fn is_scanned(&self, place: u32) -> bool {
         let clock = self.clocks.lookup(&place.to_ne_bytes(), MapFlags::ANY).ok().flatten();
@@ -452,6 +486,18 @@ fn job_of(job: &XdpJob, first: u32) -> Vec<u8> {
         ] {
             JOB.set(&mut value, name, number);
         }
+    }
+    if let Some(atp) = &job.atp {
+        let workers = if atp.workers < u64::BITS { (1 << atp.workers) - 1 } else { u64::MAX };
+        for (name, number) in [
+            ("pool", atp.aggregators.into()),
+            ("timeout_ns", atp.reclaim.as_ps() / 1_000),
+            ("workers", workers),
+            ("server_count", atp.servers.len() as u64),
+        ] {
+            JOB.set(&mut value, name, number);
+        }
+        atp.servers.iter().enumerate().for_each(|(at, node)| JOB.set_item(&mut value, "servers", at, u64::from(*node)));
     }
     job.late.iter().enumerate().for_each(|(index, late)| JOB.set_item(&mut value, "late_ns", index, late.as_ps() / 1_000));
     job.ops.iter().enumerate().for_each(|(number, op)| JOB.set_item(&mut value, "ops", number, u64::from(*op)));

@@ -6,6 +6,8 @@ use crate::record::{Record, array, lock, number};
 
 /// Ranks of a job: a bit each in a word.
 pub const RANKS_MAX: u32 = 64;
+/// Servers of a job.
+pub const SERVERS_MAX: usize = fanin_wire::atp::FragmentId::SERVERS as usize;
 /// Jobs in the kernel at once.
 pub const JOBS_MAX: u32 = 64;
 /// Elements of a packet, in bytes: what fits an Ethernet frame with all headers, in whole cache lines.
@@ -104,6 +106,12 @@ pub const JOB: Record = Record {
         number("lifetime_ns", 8),
         number("fan_in", 4),
         number("in_use", 4),
+        // ATP and A2TP: which nodes are workers, as bits; where the job's servers are, and how many; `timeout_ns` is the time after which an
+        // aggregator that nobody has spoken of is free.
+        number("workers", 8),
+        array("servers", 1, SERVERS_MAX),
+        number("server_count", 4),
+        number("reserved", 4),
         array("ops", 2, 256),
     ],
 };

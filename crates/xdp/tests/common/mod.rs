@@ -82,7 +82,7 @@ impl Shape {
         match self.system {
             XdpSystem::SwitchMl => &[1, 5, 7, 8],
             XdpSystem::Tree => &[1],
-            XdpSystem::Canary => &[],
+            _ => &[],
         }
     }
 
@@ -97,6 +97,7 @@ impl Shape {
             pool: self.pool,
             block_bytes: self.block_bytes,
             canary: None,
+            atp: None,
             ops: self.ops(),
             port: PORT,
             ranks: (0..self.ranks).map(rank).collect(),
