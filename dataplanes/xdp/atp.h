@@ -284,6 +284,7 @@ static __always_inline int atp_ack(struct packet *p, struct gradient *packet, __
 	}
 	rest_bytes = TAG_BYTES + ATP_BYTES_ACKNOWLEDGEMENT + bytes;
 	write_hop(s, job, bytes);
+	U8(s, REST) = packets_of(job);
 	return send_routed(p, receivers, REST, rest_bytes, crc_of(s, REST, rest_bytes, 0));
 }
 

@@ -9,6 +9,12 @@
 #define FLAGS_HERE (HOP_NEIGHBOUR_BITS | HOP_ECN_BITS | HOP_BY_AGGREGATORS_BITS)
 #define IP_SERVICE (IP + 1)
 
+/* The system whose packets a job has: A2TP's are ATP's. */
+static __always_inline __u8 packets_of(struct fanin_job *job)
+{
+	return job->system == SYSTEM_A2TP ? SYSTEM_ATP : job->system;
+}
+
 /* `ReplayWindow::accept`: -1 where a number is new, and the reason where it is not; `WINDOW_LENGTH` where it is beyond the window. */
 #define IS_AHEAD 1000
 
@@ -74,7 +80,7 @@ static __always_inline void write_way(struct packet *p, __u32 destination, __u8 
 	U32(s, HOP + HOP_SOURCE) = job->ranks;
 	U32(s, HOP + HOP_DESTINATION) = destination;
 	U32(s, HOP + HOP_FLOW) = job->job;
-	U8(s, LONG_REST) = job->system;
+	U8(s, LONG_REST) = packets_of(job);
 }
 
 /* Sends what lies in `scratch` to these ranks; `rest` is the checksum of the `rest_bytes` bytes from `rest_at` on. The programs at the exits look up
@@ -155,7 +161,7 @@ static __always_inline int admit(struct packet *p, struct routed *what, const st
 	roles &= HOP_DESTINATION_ROLE_BITS;
 	if (what->is_long) {
 		to = U32(s, HOP + HOP_DESTINATION);
-		if (p->bytes < HOP_WAY_BYTES + form->bytes_min || U8(s, LONG_REST) != job->system || U32(s, HOP + HOP_SOURCE) != p->number)
+		if (p->bytes < HOP_WAY_BYTES + form->bytes_min || U8(s, LONG_REST) != packets_of(job) || U32(s, HOP + HOP_SOURCE) != p->number)
 			return up(p->counts, UP_FOREIGN);
 		if (roles == HOP_ROLES_UP ? to != job->ranks :
 			to >= job->ranks || (roles && !(form->has_servers && roles == (HOP_ROLES_TO_SERVER & HOP_DESTINATION_ROLE_BITS))))
@@ -168,7 +174,7 @@ static __always_inline int admit(struct packet *p, struct routed *what, const st
 			return up(p->counts, UP_KIND);
 		what->rest = crc_of(s, LONG_REST, what->bytes + TAG_BYTES, 0);
 	} else {
-		if (p->bytes < form->bytes_min || U8(s, REST) != job->system || roles != HOP_ROLES_UP || (flags & HOP_BY_AGGREGATORS_BITS))
+		if (p->bytes < form->bytes_min || U8(s, REST) != packets_of(job) || roles != HOP_ROLES_UP || (flags & HOP_BY_AGGREGATORS_BITS))
 			return up(p->counts, UP_FOREIGN);
 		what->head = HEAD;
 		what->bytes = p->bytes;
