@@ -162,9 +162,7 @@ mod present {
                 Ok(XdpRank { socket, ifindex: device.ifindex, ethernet: [ethernet, device.ethernet], from })
             });
             let canary = match &open.system {
-                System::Canary(parameters) => {
-                    Some(XdpCanary::new(parameters, open.ranks.len() as u32, Span::from_ms(open.patience_ms))?)
-                }
+                System::Canary(parameters) => Some(XdpCanary::new(parameters, open.ranks.len() as u32, Span::from_ms(open.patience_ms))?),
                 _ => None,
             };
             let job = XdpJob {

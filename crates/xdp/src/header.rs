@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use fanin_core::{Address, DType, DropReason, JobId, NodeId, ReplayWindow, RetransmitReason, Role, Tally, TrafficClass, Via, Wire};
 use fanin_systems::{AnyHeader, CANARY_HASH_KEY};
+use fanin_wire::atp::{AtpHeader, Waited};
 use fanin_wire::canary::CanaryId;
 use fanin_wire::hop::HopHeader;
 use fanin_wire::layout::{Field, Layout, hop};
 use fanin_wire::switchml::CallLabel;
-use fanin_wire::atp::{AtpHeader, Waited};
 use fanin_wire::{atp, canary, switchml, tree};
 
 use crate::job::XdpSystem;

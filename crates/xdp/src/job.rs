@@ -25,8 +25,7 @@ pub enum XdpSystem {
 
 impl XdpSystem {
     /// All of them.
-    pub const ALL: [XdpSystem; 5] =
-        [XdpSystem::SwitchMl, XdpSystem::Tree, XdpSystem::Canary, XdpSystem::Atp, XdpSystem::A2tp];
+    pub const ALL: [XdpSystem; 5] = [XdpSystem::SwitchMl, XdpSystem::Tree, XdpSystem::Canary, XdpSystem::Atp, XdpSystem::A2tp];
 
     /// The program's system, if there is one for jobs of `system` as they are.
     pub fn of(system: &System) -> Option<Self> {

@@ -8,8 +8,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuild
 
 use crate::job::{Refused, XdpJob, XdpSystem};
 use crate::layout::{
-    CLOCK, CLOCK_ENTRIES, CLOCK_NOW, CLOCK_PLACE, COUNTS, EMPTY, JOB, JOB_HANDED_OVER, JOB_HERE, JOBS_MAX, MEMBER, RANK, RANKS_MAX, VERSION,
-    VERSIONS_MAX, WINDOW,
+    CLOCK, CLOCK_ENTRIES, CLOCK_NOW, CLOCK_PLACE, COUNTS, EMPTY, JOB, JOB_HANDED_OVER, JOB_HERE, JOBS_MAX, MEMBER, RANK, RANKS_MAX,
+    VERSION, VERSIONS_MAX, WINDOW,
 };
 use crate::taken::{Numbers, Taken, TakenVersion, XdpCounts, XdpRankCounts};
 
@@ -172,8 +172,9 @@ impl Kernel {
             behind: devices_of(job).iter().map(|(ifindex, _)| (place as u64) << 32 | u64::from(*ifindex)).collect(),
             ranks: job.ranks.len(),
         };
-        let written =
-            self.targets_of(place as u32, &mut places.targets[place]).and_then(|targets| self.write(place as u32, (first, shared), job, targets));
+        let written = self
+            .targets_of(place as u32, &mut places.targets[place])
+            .and_then(|targets| self.write(place as u32, (first, shared), job, targets));
         match written {
             Ok(()) => {
                 places.jobs[place] = Some(entry);

@@ -85,8 +85,15 @@ impl Jobs {
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    Gradient { fan_in: u8, attempt: u8, waited: u32, ranks: Option<u64> },
-    Ack { to: u16 },
+    Gradient {
+        fan_in: u8,
+        attempt: u8,
+        waited: u32,
+        ranks: Option<u64>,
+    },
+    Ack {
+        to: u16,
+    },
     Flush,
     Across,
     /// In ns.
@@ -117,8 +124,8 @@ fn act() -> impl Strategy<Value = Act> {
     let ranks = prop::option::weighted(0.05, any::<u64>());
     let fan_in = prop_oneof![6 => Just(0u8), 3 => 1u8..5, 1 => any::<u8>()];
     let attempt = prop_oneof![8 => Just(0u8), 1 => 1u8..4, 1 => any::<u8>()];
-    let gradient = (fan_in, attempt, waited, ranks)
-        .prop_map(|(fan_in, attempt, waited, ranks)| Act::Gradient { fan_in, attempt, waited, ranks });
+    let gradient =
+        (fan_in, attempt, waited, ranks).prop_map(|(fan_in, attempt, waited, ranks)| Act::Gradient { fan_in, attempt, waited, ranks });
     prop_oneof![
         18 => gradient,
         5 => prop_oneof![3 => Just(AtpHeader::TO_ALL), 2 => 0u16..5, 1 => any::<u16>()].prop_map(|to| Act::Ack { to }),
@@ -313,8 +320,7 @@ fn run(kernel: &Kernel, seen: &mut BTreeSet<String>, jobs: &Jobs, steps: &[Step]
         let job = jobs.job(at);
         let place = kernel.open(&job).map_err(|error| TestCaseError::fail(error.to_string()))?;
         kernel.set_time(place, BEGIN_NS).map_err(fails)?;
-        let takes =
-            Takes { system, tag: 5, long: &[1, 2, 3], short: &[], kind_at: 0, kind_bits: 255, bytes_min: 16, has_servers: true };
+        let takes = Takes { system, tag: 5, long: &[1, 2, 3], short: &[], kind_at: 0, kind_bits: 255, bytes_min: 16, has_servers: true };
         sides.push(Side {
             place,
             star: Star::new(takes, job.job, nodes),

@@ -13,7 +13,8 @@ use proptest::test_runner::TestCaseError;
 
 use crate::common::{JOB, LOOPBACK, PORT, Shape, frame, hop, ops_here, packet};
 use crate::routed::{
-    DROP, Damage, Number, Outlet, PASS, Star, Takes, Word, campaign, compare, damage, elements, fails, frames_of, long_packet, number, reseal,
+    DROP, Damage, Number, Outlet, PASS, Star, Takes, Word, campaign, compare, damage, elements, fails, frames_of, long_packet, number,
+    reseal,
 };
 
 const PATIENCE: Duration = Duration::from_ms(1_000);
