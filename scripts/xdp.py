@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import statistics
@@ -159,7 +160,8 @@ def run(net: Net, *options: str) -> tuple[list[dict], dict[str, float]]:
     ranks = []
     for rank in range(net.ranks):
         arguments = command(f"{net.switch_address(rank)}:{PORT}", rank, net.ranks, options)
-        ranks.append(subprocess.Popen([*net.inside(rank), *arguments], stdout=subprocess.PIPE, text=True, env=environment))
+        piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        ranks.append(subprocess.Popen([*net.inside(rank), *arguments], **piped, text=True, env=environment))
     seen: dict[str, float] = {}
     end = time.monotonic() + TIMEOUT_S
     while any(process.poll() is None for process in ranks):
@@ -169,6 +171,12 @@ def run(net: Net, *options: str) -> tuple[list[dict], dict[str, float]]:
             raise Failed("ranks do not end")
         with contextlib.suppress(Failed):
             seen.update(metrics(net))
+        # Ranks answer each other until all have said how it went.
+        outputs = [process.stdout for process in ranks]
+        if len(select.select(outputs, [], [], 0)[0]) == len(ranks):
+            for process in ranks:
+                if process.stdin:
+                    process.stdin.close()
         time.sleep(0.2)
     if any(process.returncode != 0 for process in ranks):
         raise Failed("a rank has failed")

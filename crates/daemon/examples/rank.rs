@@ -2,12 +2,14 @@
 //! sums floats before it sums integers. It sums vectors of 32-bit integers, compares every element, and prints what `fanin bench allreduce --format json` does,
 //! as far as the script reads it.
 //!
-//! `rank SYSTEM SWITCH RANK WORLD BYTES ITERATIONS FLOATS`: FLOATS sums of floats come before ITERATIONS sums of integers.
+//! `rank SYSTEM SWITCH RANK WORLD BYTES ITERATIONS FLOATS`: FLOATS sums of floats come before ITERATIONS sums of integers. It answers others until its
+//! standard input ends.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use common::{Rank, SWITCHML, join};
@@ -121,11 +123,20 @@ fn main() {
         wrong += more;
     }
     let processor = processor_s() - before;
-    joined.leave(iterations + floats);
     times.sort_by(f64::total_cmp);
     let time_us = times[times.len() / 2];
     let cpu = processor / (f64::from(iterations) * f64::from(bytes) / f64::from(1u32 << 30));
     println!(
         "[{{\"size_bytes\":{bytes},\"iterations\":{iterations},\"wrong\":{wrong},\"time_us\":{time_us:.1},\"cpu_s_per_gib\":{cpu:.6}}}]"
     );
+    // Leaders of Canary's blocks answer for them until all ranks have what they need: until standard input ends.
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+        driver.serve_until(&done).unwrap();
+    });
+    joined.leave(iterations + floats);
 }

@@ -122,10 +122,13 @@ struct Step {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let reduce = (0u32..66, prop_oneof![6 => Just(1u16), 2 => 0u16..4, 1 => any::<u16>()], prop::option::weighted(0.1, any::<u16>()))
-        .prop_flat_map(|(leader, counter, odd_hosts)| {
+    // A counter of a descriptor ends at 65,535.
+    let odd_hosts = prop::option::weighted(0.2, prop_oneof![1 => any::<u16>(), 2 => Just(u16::MAX)]);
+    let reduce = (0u32..66, prop_oneof![12 => Just(1u16), 4 => 0u16..4, 1 => any::<u16>(), 2 => Just(40_000u16)], odd_hosts).prop_flat_map(
+        |(leader, counter, odd_hosts)| {
             prop::bool::weighted(0.05).prop_map(move |collided| Act::Reduce { leader, counter, odd_hosts, collided })
-        });
+        },
+    );
     let ports = prop_oneof![3 => (0u16..4).prop_map(|bit| 1 << bit), 1 => any::<u16>()];
     let shard = prop_oneof![6 => Just(0u16), 2 => 0u16..5, 1 => any::<u16>()];
     let clock = prop_oneof![2 => 1u64..60_000, 2 => 60_000u64..300_000, 1 => 10_000_000u64..30_000_000];
