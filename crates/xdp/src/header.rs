@@ -204,7 +204,7 @@ pub fn header() -> String {
     text += &format!("static const __u32 crc_table[{CRC_BYTES}][256] = {{\n");
     for table in crc_tables() {
         text += "\t{\n";
-        for row in table.chunks(8) {
+        for row in table.chunks(16) {
             let row: Vec<String> = row.iter().map(|value| format!("0x{value:08x}")).collect();
             writeln!(text, "\t\t{},", row.join(", ")).expect("a String takes all text");
         }
