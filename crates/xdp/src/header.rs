@@ -121,6 +121,42 @@ fn fronts(text: &mut String) {
     define(text, "TAG_BYTES", AnyHeader::Background.wire_len());
 }
 
+/// Sizes of what programs have, and numbers that they share with this process.
+fn limits(text: &mut String) {
+    let numbers = [
+        ("RANKS_MAX", u64::from(layout::RANKS_MAX)),
+        ("JOBS_MAX", u64::from(layout::JOBS_MAX)),
+        ("PAYLOAD_BYTES_MAX", u64::from(layout::PAYLOAD_BYTES_MAX)),
+        ("FRAME_BYTES_MAX", layout::FRAME_BYTES_MAX as u64),
+        ("LATE_LIMITS", layout::LATE_LIMITS as u64),
+        ("VERSIONS_MAX", u64::from(layout::VERSIONS_MAX)),
+        ("COPIES_MAX", u64::from(layout::COPIES_MAX)),
+        ("CLOCK_ENTRIES", u64::from(layout::CLOCK_ENTRIES)),
+        ("CLOCK_BYTES", layout::CLOCK_BYTES as u64),
+        ("CLOCK_PLACE", layout::CLOCK_PLACE as u64),
+        ("CLOCK_NOW", layout::CLOCK_NOW as u64),
+        ("WINDOW_SPAN", ReplayWindow::SPAN),
+        ("WINDOW_LENGTH", ReplayWindow::LENGTH),
+        ("WINDOW_WORDS", ReplayWindow::WORDS as u64),
+        ("WINDOW_EVIDENCE", u64::from(ReplayWindow::EVIDENCE)),
+        ("WINDOW_CREDIT", u64::from(ReplayWindow::CREDIT)),
+        ("WINDOW_CREDIT_MAX", u64::from(ReplayWindow::CREDIT_MAX)),
+        ("JOB_HERE", layout::JOB_HERE),
+        ("STATE_EMPTY", layout::EMPTY),
+        ("STATE_AGGREGATING", layout::AGGREGATING),
+        ("STATE_DONE", layout::DONE),
+        ("OP_IS", layout::OP_IS.into()),
+        ("OP_FIXED_POINT", layout::OP_FIXED_POINT.into()),
+        ("OP_REDUCES", layout::OP_REDUCES.into()),
+        ("OP_NEVER", layout::OP_NEVER.into()),
+        ("OP_LENGTH_SHIFT", layout::OP_LENGTH_SHIFT.into()),
+        ("OP_SIGNED", layout::OP_SIGNED.into()),
+        ("OP_BFLOAT", layout::OP_BFLOAT.into()),
+        ("OP_KIND_SHIFT", layout::OP_KIND_SHIFT.into()),
+    ];
+    numbers.into_iter().for_each(|(name, value)| define(text, name, value));
+}
+
 /// The text of the C header.
 pub fn header() -> String {
     let mut text = String::from(
@@ -160,38 +196,7 @@ pub fn header() -> String {
     define(&mut text, "ONE_GENERATION", CanaryId::new(0, 1, 0).bits());
     define(&mut text, "RETRANSMIT_ASKED", RetransmitReason::Asked.index());
     text += "\n";
-    let limits = [
-        ("RANKS_MAX", u64::from(layout::RANKS_MAX)),
-        ("JOBS_MAX", u64::from(layout::JOBS_MAX)),
-        ("PAYLOAD_BYTES_MAX", u64::from(layout::PAYLOAD_BYTES_MAX)),
-        ("FRAME_BYTES_MAX", layout::FRAME_BYTES_MAX as u64),
-        ("LATE_LIMITS", layout::LATE_LIMITS as u64),
-        ("VERSIONS_MAX", u64::from(layout::VERSIONS_MAX)),
-        ("COPIES_MAX", u64::from(layout::COPIES_MAX)),
-        ("CLOCK_ENTRIES", u64::from(layout::CLOCK_ENTRIES)),
-        ("CLOCK_BYTES", layout::CLOCK_BYTES as u64),
-        ("CLOCK_PLACE", layout::CLOCK_PLACE as u64),
-        ("CLOCK_NOW", layout::CLOCK_NOW as u64),
-        ("WINDOW_SPAN", ReplayWindow::SPAN),
-        ("WINDOW_LENGTH", ReplayWindow::LENGTH),
-        ("WINDOW_WORDS", ReplayWindow::WORDS as u64),
-        ("WINDOW_EVIDENCE", u64::from(ReplayWindow::EVIDENCE)),
-        ("WINDOW_CREDIT", u64::from(ReplayWindow::CREDIT)),
-        ("WINDOW_CREDIT_MAX", u64::from(ReplayWindow::CREDIT_MAX)),
-        ("JOB_HERE", layout::JOB_HERE),
-        ("STATE_EMPTY", layout::EMPTY),
-        ("STATE_AGGREGATING", layout::AGGREGATING),
-        ("STATE_DONE", layout::DONE),
-        ("OP_IS", layout::OP_IS.into()),
-        ("OP_FIXED_POINT", layout::OP_FIXED_POINT.into()),
-        ("OP_REDUCES", layout::OP_REDUCES.into()),
-        ("OP_NEVER", layout::OP_NEVER.into()),
-        ("OP_LENGTH_SHIFT", layout::OP_LENGTH_SHIFT.into()),
-        ("OP_SIGNED", layout::OP_SIGNED.into()),
-        ("OP_BFLOAT", layout::OP_BFLOAT.into()),
-        ("OP_KIND_SHIFT", layout::OP_KIND_SHIFT.into()),
-    ];
-    limits.into_iter().for_each(|(name, value)| define(&mut text, name, value));
+    limits(&mut text);
     for kind in Kind::ALL {
         define(&mut text, &format!("OP_KIND_{}", upper(kind.name())), *kind as u8);
     }

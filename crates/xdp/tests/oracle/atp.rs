@@ -67,7 +67,7 @@ impl Jobs {
             id: JobId(JOB + at as u16),
             hosts: &hosts,
             servers: &servers,
-            system: systems[at].clone(),
+            system: systems[at],
             op: self.first[at].into(),
             element_bytes: self.first[at].dtype.bytes() as u32,
             payload_bytes: self.block_bytes,

@@ -212,7 +212,7 @@ impl Outlet {
         *next - 1
     }
 
-    fn to_port(&mut self, port: PortId, header: &AnyHeader, body: &[u8]) {
+    fn send_to_port(&mut self, port: PortId, header: &AnyHeader, body: &[u8]) {
         let rank = u32::from(port.0);
         let mut bytes = packet(&hop(Role::Switch, Role::Worker, self.number(rank)), header, body);
         self.sign(&mut bytes);
@@ -263,8 +263,8 @@ impl Tx<AnyHeader, [u8]> for Outlet {
             other => panic!("{other:?}: a switch has no vectors"),
         };
         match to {
-            Egress::Port(port) => self.to_port(port, header, body),
-            Egress::Ports(ports) => ports.iter().for_each(|port| self.to_port(port, header, body)),
+            Egress::Port(port) => self.send_to_port(port, header, body),
+            Egress::Ports(ports) => ports.iter().for_each(|port| self.send_to_port(port, header, body)),
             Egress::Route(route) => self.by_route(&route, header, body),
         }
     }
@@ -313,8 +313,11 @@ pub fn reseal(bytes: &mut [u8]) {
     }
 }
 
+/// A packet, and whom it is for.
+type Sent = (u32, Vec<u8>);
+
 /// Packets without their numbers, and the numbers: several sums may leave in another order.
-fn unnumbered(sent: &[(u32, Vec<u8>)]) -> (Vec<(u32, Vec<u8>)>, Vec<(u32, u32)>) {
+fn unnumbered(sent: &[Sent]) -> (Vec<Sent>, Vec<(u32, u32)>) {
     let mut numbers: Vec<(u32, u32)> =
         sent.iter().map(|(rank, bytes)| (*rank, u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]))).collect();
     let mut packets = sent.to_vec();
