@@ -51,7 +51,7 @@ __noinline __u32 crc_of(struct fanin_scratch *s, __u32 from, __u32 bytes, __u32 
 {
 	__u32 pairs = bytes >> 4, i;
 
-	if (!s || from > REST || bytes > FRAME_BYTES_MAX - REST)
+	if (!s || from > REST + HOP_WAY_BYTES || bytes > FRAME_BYTES_MAX - REST)
 		return 0;
 	crc = ~crc;
 	for (i = 0; i < (FRAME_BYTES_MAX - REST) / 16; i++) {

@@ -62,6 +62,30 @@ struct {
 	__type(value, struct fanin_version);
 } versions SEC(".maps");
 
+/* Which numbers have come from a rank, of systems that need that: rank r of the job at place j is at RANKS_MAX j + r. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, JOBS_MAX * RANKS_MAX);
+	__type(key, __u32);
+	__type(value, struct fanin_window);
+} windows SEC(".maps");
+
+/* What time it is for a job, where that matters. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, JOBS_MAX);
+	__type(key, __u32);
+	__type(value, struct fanin_clock);
+} clocks SEC(".maps");
+
+/* Whom the copies of a packet are for that have not left yet, as bits, where no version knows; the last entry counts packets. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COPIES_MAX + 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} copies SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, JOBS_MAX);

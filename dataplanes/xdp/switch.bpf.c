@@ -15,6 +15,9 @@
 #include "packet.h"
 #include "switchml.h"
 #include "tree.h"
+#include "routed.h"
+#include "canary.h"
+#include "atp.h"
 
 /* A contribution of a job of SwitchML. */
 SEC("xdp")
@@ -34,6 +37,46 @@ int fanin_tree(struct xdp_md *ctx)
 	return load(ctx, &p) ? tree_packet(&p) : XDP_PASS;
 }
 
+/* A packet of a job of Canary. */
+SEC("xdp")
+int fanin_canary(struct xdp_md *ctx)
+{
+	struct packet p = {};
+
+	return load(ctx, &p) ? canary_packet(&p) : XDP_PASS;
+}
+
+/* A packet of a job of ATP or A2TP. */
+SEC("xdp")
+int fanin_atp(struct xdp_md *ctx)
+{
+	struct packet p = {};
+
+	return load(ctx, &p) ? atp_packet(&p) : XDP_PASS;
+}
+
+/* Time passes for a job of Canary: user space runs this program, which is at no device, on frames of its own making. */
+SEC("xdp")
+int fanin_clock(struct xdp_md *ctx)
+{
+	struct packet p = { .ctx = ctx };
+	__u32 zero = 0, at;
+	__u64 now;
+
+	p.s = bpf_map_lookup_elem(&scratch, &zero);
+	if (!p.s || bpf_xdp_load_bytes(ctx, 0, p.s->frame, CLOCK_BYTES))
+		return XDP_DROP;
+	p.place = U32(p.s, CLOCK_PLACE);
+	now = U64(p.s, CLOCK_NOW);
+	at = p.place * RANKS_MAX;
+	p.job = bpf_map_lookup_elem(&jobs, &p.place);
+	p.counts = bpf_map_lookup_elem(&counts, &p.place);
+	p.rank = bpf_map_lookup_elem(&ranks, &at);
+	if (!p.job || !p.counts || !p.rank || p.job->system != SYSTEM_CANARY)
+		return XDP_DROP;
+	return canary_clock(&p, now);
+}
+
 /* By the system's number in packets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -44,6 +87,9 @@ struct {
 	.values = {
 		[SYSTEM_SWITCHML] = (void *)&fanin_switchml,
 		[SYSTEM_TREE] = (void *)&fanin_tree,
+		[SYSTEM_CANARY] = (void *)&fanin_canary,
+		[SYSTEM_ATP] = (void *)&fanin_atp,
+		[SYSTEM_A2TP] = (void *)&fanin_atp,
 	},
 };
 
@@ -124,6 +170,8 @@ static __always_inline int on_exit(struct xdp_md *ctx, __u32 ifindex)
 	mask = bpf_map_lookup_elem(&behind, &key);
 	if (!job || !mask)
 		return XDP_DROP;
+	if (job->system == SYSTEM_CANARY || job->system == SYSTEM_ATP || job->system == SYSTEM_A2TP)
+		return routed_exit(ctx, s, place, *mask);
 	index = job->system == SYSTEM_TREE ? tree_index(job, s) : switchml_index(job, s);
 	v = bpf_map_lookup_elem(&versions, &index);
 	if (!v)

@@ -9,13 +9,8 @@
 
 use crate::event::DropReason;
 
-const WORDS: usize = 64;
+const WORDS: usize = ReplayWindow::WORDS;
 const WORD_BITS: u64 = 64;
-/// A packet in the window's upper part lets the window slide by so many numbers: where more than three of four packets are lost, numbers
-/// are soon beyond its end.
-const CREDIT: u32 = 4;
-/// So much of that is kept. Less than the span, so that the real packets do not fall out where others have come far ahead of them.
-const CREDIT_MAX: u32 = 512;
 
 /// Remembers which of [`ReplayWindow::LENGTH`] sequence numbers have been seen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -37,6 +32,13 @@ impl ReplayWindow {
     pub const LENGTH: u64 = WORDS as u64 * WORD_BITS;
     /// So many numbers of the window's upper part must be there before it slides.
     pub const EVIDENCE: u32 = 128;
+    /// Words of 64 numbers.
+    pub const WORDS: usize = 64;
+    /// A packet in the window's upper part lets the window slide by so many numbers: where more than three of four packets are lost, numbers
+    /// are soon beyond its end.
+    pub const CREDIT: u32 = 4;
+    /// So much of that is kept. Less than the span, so that the real packets do not fall out where others have come far ahead of them.
+    pub const CREDIT_MAX: u32 = 512;
 
     /// Nothing seen yet; sequence numbers begin at 0.
     pub const fn new() -> Self {
@@ -90,7 +92,7 @@ impl ReplayWindow {
         *word |= bit;
         if at >= Self::SPAN {
             self.upper += 1;
-            self.credit = (self.credit + CREDIT).min(CREDIT_MAX);
+            self.credit = (self.credit + Self::CREDIT).min(Self::CREDIT_MAX);
             while self.upper >= Self::EVIDENCE && self.credit >= WORD_BITS as u32 {
                 self.slide();
             }

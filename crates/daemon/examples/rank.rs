@@ -1,20 +1,22 @@
-//! A rank for `scripts/xdp.py`, which asks its switch for what `fanin bench` does not: a job on a static tree, or one of SwitchML that sums floats
-//! before it sums integers. It sums vectors of 32-bit integers, compares every element, and prints what `fanin bench allreduce --format json` does,
+//! A rank for `scripts/xdp.py`, which asks its switch for what `fanin bench` does not: a job on a static tree, one of Canary, or one of SwitchML that
+//! sums floats before it sums integers. It sums vectors of 32-bit integers, compares every element, and prints what `fanin bench allreduce --format json` does,
 //! as far as the script reads it.
 //!
-//! `rank SYSTEM SWITCH RANK WORLD BYTES ITERATIONS FLOATS`: FLOATS sums of floats come before ITERATIONS sums of integers.
+//! `rank SYSTEM SWITCH RANK WORLD BYTES ITERATIONS FLOATS`: FLOATS sums of floats come before ITERATIONS sums of integers. It answers others until its
+//! standard input ends.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use common::{Rank, SWITCHML, join};
 use fanin_control::{JobWish, Join, Op};
 use fanin_core::{CollectiveKind, DType, ElementOp};
 use fanin_runtime::{BlockSet, CollectiveCall, Vectors, WorkerDriver};
-use fanin_systems::{AnyNode, OfferNumbers, System};
+use fanin_systems::{AnyNode, CanaryParameters, OfferNumbers, Placement, System};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What fits an Ethernet frame: see docs/xdp.md.
@@ -85,9 +87,20 @@ fn main() {
     let switch: SocketAddr = switch.parse().unwrap();
     let numbers: Vec<u32> = numbers.iter().map(|number| number.parse().unwrap()).collect();
     let [rank, world, bytes, iterations, floats] = numbers[..] else { panic!("five numbers") };
-    let is_tree = system == "tree";
+    let has_one_operator = system != "switchml";
     let wish = JobWish {
-        system: if is_tree { System::tree(1) } else { SWITCHML },
+        system: match system.as_str() {
+            "tree" => System::tree(1),
+            "canary" => System::canary().for_software(),
+            // Few descriptors, which blocks find by a hash: some collide.
+            "canary-collides" => System::Canary(CanaryParameters {
+                descriptors: 48,
+                placement: Placement::Hash,
+                timeout_ps: 10_000_000_000,
+                ..CanaryParameters::default()
+            }),
+            _ => SWITCHML,
+        },
         op: Op { dtype: DType::I32, ..Op::F32_SUM },
         payload_bytes: Some(PAYLOAD_BYTES),
         ..join("rank", rank, world).wish
@@ -97,8 +110,8 @@ fn main() {
     let admitted = joined.admitted().unwrap();
     let mut driver = joined.driver(&admitted);
     joined.start().unwrap();
-    // A tree has one operator, which needs no name.
-    let number = |op| if is_tree { 0 } else { OfferNumbers::default().built_in(op, false).unwrap() };
+    // A tree and Canary have one operator, which needs no name.
+    let number = |op| if has_one_operator { 0 } else { OfferNumbers::default().built_in(op, false).unwrap() };
     let sums = |op| Sums::new(op, number(op), (rank, world), bytes as usize);
     let (integers, of_floats) = (sums(ElementOp::I32_SUM), sums(ElementOp::F32_SUM));
     let mut wrong: usize = (0..floats).map(|_| of_floats.sum(&mut driver).1).sum();
@@ -110,11 +123,20 @@ fn main() {
         wrong += more;
     }
     let processor = processor_s() - before;
-    joined.leave(iterations + floats);
     times.sort_by(f64::total_cmp);
     let time_us = times[times.len() / 2];
     let cpu = processor / (f64::from(iterations) * f64::from(bytes) / f64::from(1u32 << 30));
     println!(
         "[{{\"size_bytes\":{bytes},\"iterations\":{iterations},\"wrong\":{wrong},\"time_us\":{time_us:.1},\"cpu_s_per_gib\":{cpu:.6}}}]"
     );
+    // Leaders of Canary's blocks answer for them until all ranks have what they need: until standard input ends.
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+        driver.serve_until(&done).unwrap();
+    });
+    joined.leave(iterations + floats);
 }

@@ -76,10 +76,10 @@ mod present {
     use std::sync::{Arc, Mutex, PoisonError};
     use std::time::Duration;
 
-    use fanin_core::{Instant, JobId};
+    use fanin_core::{Duration as Span, Instant, JobId};
     use fanin_runtime::LATE;
-    use fanin_systems::OfferNumbers;
-    use fanin_xdp::job::XdpRank;
+    use fanin_systems::{OfferNumbers, System};
+    use fanin_xdp::job::{XdpCanary, XdpRank};
     use fanin_xdp::layout::OP_REDUCES;
     use fanin_xdp::neighbours::{self, Device};
     use fanin_xdp::ops::OpTable;
@@ -90,6 +90,10 @@ mod present {
 
     /// How often a job's thread looks whether it is wanted while the program sums. What comes up wakes it at once.
     const LOOK: Duration = Duration::from_millis(100);
+
+    /// A clock packet's scan begins so often within a descriptor's time, and no more often than this.
+    const SCANS: u32 = 4;
+    const SCAN_MIN: Duration = Duration::from_micros(250);
 
     /// How long a job stays in user space at least, and at most when it has left the kernel several times.
     const REST_MIN: Duration = Duration::from_secs(1);
@@ -157,15 +161,21 @@ mod present {
                 let from = neighbours::own_address(socket).map_err(|error| Refused::Kernel(error.to_string()))?;
                 Ok(XdpRank { socket, ifindex: device.ifindex, ethernet: [ethernet, device.ethernet], from })
             });
+            let canary = match &open.system {
+                System::Canary(parameters) => Some(XdpCanary::new(parameters, open.ranks.len() as u32, Span::from_ms(open.patience_ms))?),
+                _ => None,
+            };
             let job = XdpJob {
                 job: open.job_id,
+                canary,
+                atp: None,
                 system,
                 epoch: open.epoch,
                 pool: open.window,
                 block_bytes: open.payload_bytes,
                 ops: match system {
                     XdpSystem::SwitchMl => ops::table(open.op.into(), OfferNumbers { fixed_point: open.fixed_point, customs: 0 }),
-                    XdpSystem::Tree => ops::table_of_one(open.op.into()),
+                    _ => ops::table_of_one(open.op.into()),
                 },
                 port,
                 ranks: ranks.collect::<Result<_, _>>()?,
@@ -207,6 +217,10 @@ mod present {
                 if !self.stay(driver, stop, &before)? {
                     return Ok(());
                 }
+                if self.job.canary.is_some() {
+                    // Its descriptors cannot go back.
+                    return driver.run(stop);
+                }
                 // A job that leaves again and again is left in peace.
                 rest = if came.elapsed() > REST_MAX { REST_MIN } else { rest };
                 let Some(counts) = self.go_back(driver, stop, rest)? else { return Ok(()) };
@@ -218,8 +232,18 @@ mod present {
         /// The program sums. True when the job has left the kernel, whose node then knows what the program knew; false when the thread is told
         /// to stop.
         fn stay(&self, driver: &mut SwitchDriver<AnyNode<[u8]>>, stop: &AtomicBool, before: &XdpCounts) -> std::io::Result<bool> {
+            let begin = std::time::Instant::now();
+            let scan = self.job.canary.map(|canary| Duration::from_nanos(canary.timeout.as_ps() / 1_000) / SCANS);
+            let look = scan.map_or(LOOK, |scan| scan.clamp(SCAN_MIN, LOOK));
+            let mut scanned = Duration::ZERO;
             while !stop.load(Ordering::Relaxed) {
-                if !driver.wait(LOOK)? {
+                let has_come = driver.wait(look)?;
+                let now = begin.elapsed();
+                if scan.is_some() && now >= scanned + look {
+                    scanned = now;
+                    self.kernel.tick(self.place, now.as_nanos() as u64).map_err(std::io::Error::other)?;
+                }
+                if !has_come {
                     continue;
                 }
                 let why = self.counts().takes_job(before);
@@ -296,6 +320,7 @@ mod present {
             let counts = self.counts();
             let all = &mut snapshot.counters;
             all.dropped.iter_mut().zip(&counts.dropped).for_each(|(to, count)| *to += count);
+            all.tallies.iter_mut().zip(&counts.tallies).for_each(|(to, count)| *to += count);
             all.retransmitted.iter_mut().zip(&counts.retransmitted).for_each(|(to, count)| *to += count);
             for (peer, rank) in snapshot.peers.iter_mut().zip(&counts.ranks) {
                 peer.packets_received += rank.packets_received;

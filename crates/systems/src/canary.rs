@@ -19,6 +19,8 @@ mod campaign;
 mod fan_in;
 mod parameters;
 
+/// Under which Canary hashes the names of blocks.
+pub use fanin_protocols::canary::HASH_KEY as CANARY_HASH_KEY;
 pub(crate) use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitch, CanaryWorker};
 pub(crate) use fanin_wire::canary::{CanaryHeader, LAYOUT};
 pub use parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};

@@ -93,6 +93,7 @@ pub use aggregation::{Aggregation, FIXED_EXPONENT, SafetyNets};
 pub use any::{AnyHeader, AnyNode};
 pub use build::{build, check_operator, shared};
 pub use campaign::{Campaign, DrawnJob, First, JobSize, Load};
+pub use canary::CANARY_HASH_KEY;
 pub use collectives::check_collective;
 pub use config::{BuildError, JobSpec, RingOrder, StepParameters, UNLIMITED};
 pub use congestion::{CongestionParameters, CongestionRule};

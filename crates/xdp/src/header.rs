@@ -3,12 +3,14 @@
 
 use std::fmt::Write;
 
-use fanin_core::{Address, DType, DropReason, JobId, NodeId, RetransmitReason, Role, TrafficClass, Via, Wire};
-use fanin_systems::AnyHeader;
+use fanin_core::{Address, DType, DropReason, JobId, NodeId, ReplayWindow, RetransmitReason, Role, Tally, TrafficClass, Via, Wire};
+use fanin_systems::{AnyHeader, CANARY_HASH_KEY};
+use fanin_wire::atp::{AtpHeader, Waited};
+use fanin_wire::canary::CanaryId;
 use fanin_wire::hop::HopHeader;
 use fanin_wire::layout::{Field, Layout, hop};
 use fanin_wire::switchml::CallLabel;
-use fanin_wire::{switchml, tree};
+use fanin_wire::{atp, canary, switchml, tree};
 
 use crate::job::XdpSystem;
 use crate::layout::{self, Kind, RECORDS, Up};
@@ -73,6 +75,8 @@ fn offsets(text: &mut String, prefix: &str, fields: &[Field]) {
 
 fn format_of(text: &mut String, prefix: &str, format: &Layout) {
     offsets(text, prefix, format.fields);
+    define(text, &format!("{prefix}_KIND"), format.kind.0);
+    define(text, &format!("{prefix}_KIND_BITS"), format!("0x{:x}", format.kind.1));
     for kind in format.kinds {
         define(text, &format!("{prefix}_KIND_{}", upper(kind.name)), kind.number);
         define(text, &format!("{prefix}_BYTES_{}", upper(kind.name)), kind.header_bytes);
@@ -108,8 +112,49 @@ fn fronts(text: &mut String) {
     define(text, "HOP_ROLES", 3);
     define(text, "HOP_ROLES_UP", format!("0x{:x}", up[3]));
     define(text, "HOP_ROLES_DOWN", format!("0x{:x}", down[3]));
+    define(text, "HOP_ROLES_FROM_SERVER", format!("0x{:x}", front(Role::Server, Role::Worker)[3]));
+    define(text, "HOP_ROLES_SWITCH_TO_SERVER", format!("0x{:x}", front(Role::Switch, Role::Server)[3]));
+    define(text, "HOP_ROLES_TO_SERVER", format!("0x{:x}", front(Role::Worker, Role::Server)[3]));
+    // What hop headers have more of packets that are not for the neighbour.
+    define(text, "HOP_WAY_BYTES", HopHeader::MAX_LEN - HopHeader::NEIGHBOUR_LEN);
     // The system's number, which stands before its header once more.
     define(text, "TAG_BYTES", AnyHeader::Background.wire_len());
+}
+
+/// Sizes of what programs have, and numbers that they share with this process.
+fn limits(text: &mut String) {
+    let numbers = [
+        ("RANKS_MAX", u64::from(layout::RANKS_MAX)),
+        ("JOBS_MAX", u64::from(layout::JOBS_MAX)),
+        ("PAYLOAD_BYTES_MAX", u64::from(layout::PAYLOAD_BYTES_MAX)),
+        ("FRAME_BYTES_MAX", layout::FRAME_BYTES_MAX as u64),
+        ("LATE_LIMITS", layout::LATE_LIMITS as u64),
+        ("VERSIONS_MAX", u64::from(layout::VERSIONS_MAX)),
+        ("COPIES_MAX", u64::from(layout::COPIES_MAX)),
+        ("CLOCK_ENTRIES", u64::from(layout::CLOCK_ENTRIES)),
+        ("CLOCK_BYTES", layout::CLOCK_BYTES as u64),
+        ("CLOCK_PLACE", layout::CLOCK_PLACE as u64),
+        ("CLOCK_NOW", layout::CLOCK_NOW as u64),
+        ("WINDOW_SPAN", ReplayWindow::SPAN),
+        ("WINDOW_LENGTH", ReplayWindow::LENGTH),
+        ("WINDOW_WORDS", ReplayWindow::WORDS as u64),
+        ("WINDOW_EVIDENCE", u64::from(ReplayWindow::EVIDENCE)),
+        ("WINDOW_CREDIT", u64::from(ReplayWindow::CREDIT)),
+        ("WINDOW_CREDIT_MAX", u64::from(ReplayWindow::CREDIT_MAX)),
+        ("JOB_HERE", layout::JOB_HERE),
+        ("STATE_EMPTY", layout::EMPTY),
+        ("STATE_AGGREGATING", layout::AGGREGATING),
+        ("STATE_DONE", layout::DONE),
+        ("OP_IS", layout::OP_IS.into()),
+        ("OP_FIXED_POINT", layout::OP_FIXED_POINT.into()),
+        ("OP_REDUCES", layout::OP_REDUCES.into()),
+        ("OP_NEVER", layout::OP_NEVER.into()),
+        ("OP_LENGTH_SHIFT", layout::OP_LENGTH_SHIFT.into()),
+        ("OP_SIGNED", layout::OP_SIGNED.into()),
+        ("OP_BFLOAT", layout::OP_BFLOAT.into()),
+        ("OP_KIND_SHIFT", layout::OP_KIND_SHIFT.into()),
+    ];
+    numbers.into_iter().for_each(|(name, value)| define(text, name, value));
 }
 
 /// The text of the C header.
@@ -119,9 +164,10 @@ pub fn header() -> String {
          * and run FANIN_WRITE=1 cargo test -p fanin-xdp --test header. */\n#pragma once\n\n",
     );
     offsets(&mut text, "HOP", hop::HOP.fields);
+    offsets(&mut text, "HOP", hop::WAY);
     fronts(&mut text);
     text += "\n";
-    let formats = [("SML", &switchml::LAYOUT), ("TREE", &tree::LAYOUT)];
+    let formats = [("SML", &switchml::LAYOUT), ("TREE", &tree::LAYOUT), ("CANARY", &canary::LAYOUT), ("ATP", &atp::LAYOUT)];
     for (prefix, format) in formats {
         format_of(&mut text, prefix, format);
         text += "\n";
@@ -140,29 +186,17 @@ pub fn header() -> String {
     for up in Up::ALL {
         define(&mut text, &format!("UP_{}", upper(up.name())), *up as u8);
     }
+    for tally in Tally::ALL {
+        define(&mut text, &format!("TALLY_{}", upper(tally.name())), tally.index());
+    }
+    define(&mut text, "CANARY_HASH_KEY", format!("0x{CANARY_HASH_KEY:x}ull"));
+    define(&mut text, "ATP_TO_ALL", AtpHeader::TO_ALL);
+    define(&mut text, "ATP_WAITED_UNKNOWN", Waited::UNKNOWN.to_bits());
+    define(&mut text, "ATP_ALL_OF_SWITCH", atp::RankSet::GROUPS);
+    define(&mut text, "ONE_GENERATION", CanaryId::new(0, 1, 0).bits());
     define(&mut text, "RETRANSMIT_ASKED", RetransmitReason::Asked.index());
     text += "\n";
-    let limits = [
-        ("RANKS_MAX", u64::from(layout::RANKS_MAX)),
-        ("JOBS_MAX", u64::from(layout::JOBS_MAX)),
-        ("PAYLOAD_BYTES_MAX", u64::from(layout::PAYLOAD_BYTES_MAX)),
-        ("FRAME_BYTES_MAX", layout::FRAME_BYTES_MAX as u64),
-        ("LATE_LIMITS", layout::LATE_LIMITS as u64),
-        ("VERSIONS_MAX", u64::from(layout::VERSIONS_MAX)),
-        ("JOB_HERE", layout::JOB_HERE),
-        ("STATE_EMPTY", layout::EMPTY),
-        ("STATE_AGGREGATING", layout::AGGREGATING),
-        ("STATE_DONE", layout::DONE),
-        ("OP_IS", layout::OP_IS.into()),
-        ("OP_FIXED_POINT", layout::OP_FIXED_POINT.into()),
-        ("OP_REDUCES", layout::OP_REDUCES.into()),
-        ("OP_NEVER", layout::OP_NEVER.into()),
-        ("OP_LENGTH_SHIFT", layout::OP_LENGTH_SHIFT.into()),
-        ("OP_SIGNED", layout::OP_SIGNED.into()),
-        ("OP_BFLOAT", layout::OP_BFLOAT.into()),
-        ("OP_KIND_SHIFT", layout::OP_KIND_SHIFT.into()),
-    ];
-    limits.into_iter().for_each(|(name, value)| define(&mut text, name, value));
+    limits(&mut text);
     for kind in Kind::ALL {
         define(&mut text, &format!("OP_KIND_{}", upper(kind.name())), *kind as u8);
     }
@@ -175,7 +209,7 @@ pub fn header() -> String {
     text += &format!("static const __u32 crc_table[{CRC_BYTES}][256] = {{\n");
     for table in crc_tables() {
         text += "\t{\n";
-        for row in table.chunks(8) {
+        for row in table.chunks(16) {
             let row: Vec<String> = row.iter().map(|value| format!("0x{value:08x}")).collect();
             writeln!(text, "\t\t{},", row.join(", ")).expect("a String takes all text");
         }

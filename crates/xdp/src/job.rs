@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use fanin_core::Duration;
-use fanin_systems::{SumOrder, SwitchMlParameters, System, TreeParameters};
+use fanin_systems::{CanaryParameters, FanInRule, Placement, SumOrder, SwitchMlParameters, System, TreeParameters};
 
 use crate::layout::{JOBS_MAX, LATE_LIMITS, OP_REDUCES, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};
 use crate::ops::OpTable;
@@ -15,11 +15,17 @@ pub enum XdpSystem {
     SwitchMl,
     /// One static tree, of one switch.
     Tree,
+    /// Canary, at a job's only switch.
+    Canary,
+    /// ATP, at a job's only switch, whose aggregators jobs share.
+    Atp,
+    /// A2TP, there.
+    A2tp,
 }
 
 impl XdpSystem {
     /// All of them.
-    pub const ALL: [XdpSystem; 2] = [XdpSystem::SwitchMl, XdpSystem::Tree];
+    pub const ALL: [XdpSystem; 5] = [XdpSystem::SwitchMl, XdpSystem::Tree, XdpSystem::Canary, XdpSystem::Atp, XdpSystem::A2tp];
 
     /// The program's system, if there is one for jobs of `system` as they are.
     pub fn of(system: &System) -> Option<Self> {
@@ -27,6 +33,7 @@ impl XdpSystem {
             System::SwitchMl(_) => Some(XdpSystem::SwitchMl),
             // Integers have the same sum in any order, but a switch that keeps an order has other memory.
             System::Tree(TreeParameters { trees: 1, sum_order: SumOrder::Arrival }) => Some(XdpSystem::Tree),
+            System::Canary(_) => Some(XdpSystem::Canary),
             _ => None,
         }
     }
@@ -36,6 +43,9 @@ impl XdpSystem {
         match self {
             XdpSystem::SwitchMl => System::SwitchMl(SwitchMlParameters { fixed_point: false }),
             XdpSystem::Tree => System::tree(1),
+            XdpSystem::Canary => System::canary(),
+            XdpSystem::Atp => System::atp(),
+            XdpSystem::A2tp => System::a2tp(),
         }
     }
 
@@ -49,13 +59,15 @@ impl XdpSystem {
         match self {
             XdpSystem::SwitchMl => (number & 1) * slots + u32::from(slot),
             XdpSystem::Tree => number & (2 * slots - 1),
+            // Descriptors do not come back to the kernel.
+            XdpSystem::Canary | XdpSystem::Atp | XdpSystem::A2tp => 0,
         }
     }
 
     /// Slots for a window of so many packets, each of which needs two versions.
     pub fn slots(self, window: u32) -> u32 {
         match self {
-            XdpSystem::SwitchMl => window,
+            XdpSystem::SwitchMl | XdpSystem::Canary | XdpSystem::Atp | XdpSystem::A2tp => window,
             XdpSystem::Tree => window.checked_next_power_of_two().unwrap_or(u32::MAX),
         }
     }
@@ -74,6 +86,61 @@ pub struct XdpRank {
     pub from: Ipv4Addr,
 }
 
+/// What a switch of Canary is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct XdpCanary {
+    /// Length of the array of descriptors.
+    pub descriptors: u32,
+    /// Whether blocks find their places by a hash, and not in turn.
+    pub is_hashed: bool,
+    /// How long a block's packets are collected; in whole ns.
+    pub timeout: Duration,
+    /// How long a descriptor that was sent on is kept; in whole ns.
+    pub lifetime: Duration,
+    /// How many contributions of a block can come, where the switch knows that.
+    pub fan_in: Option<u16>,
+}
+
+impl XdpCanary {
+    /// Of a job with so many ranks and this patience.
+    ///
+    /// # Errors
+    /// What the program does not have.
+    pub fn new(parameters: &CanaryParameters, ranks: u32, patience: Duration) -> Result<Self, Refused> {
+        let CanaryParameters { timeout_adaptive, scan_ps, timeout_ps, timeout_root_ps, shared, placement, .. } = *parameters;
+        let refuse = |is_so: bool, key, why| if is_so { Err(Refused::Canary { key, why }) } else { Ok(()) };
+        refuse(timeout_adaptive, "timeout = \"adaptive\"", "the program has fixed timeouts")?;
+        refuse(scan_ps > 0, "scan", "the program's clock packets come when they come")?;
+        refuse(timeout_root_ps.is_some(), "timeout", "a job's only switch has one timeout")?;
+        refuse(shared, "shared", "each job has an array of its own here")?;
+        refuse(placement == Placement::TwoPlaces, "table = \"d-choice\"", "a program holds the lock of one descriptor at a time")?;
+        let lifetime = match parameters.lifetime_ps {
+            0 => patience.divided(2),
+            lifetime_ps => Duration::from_ps(lifetime_ps),
+        };
+        Ok(XdpCanary {
+            descriptors: parameters.descriptors,
+            is_hashed: placement == Placement::Hash,
+            timeout: Duration::from_ps(timeout_ps),
+            lifetime,
+            fan_in: (parameters.fan_in == FanInRule::Known).then_some(ranks.saturating_sub(1) as u16),
+        })
+    }
+}
+
+/// What a switch of ATP or A2TP is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct XdpAtp {
+    /// Aggregators, which all such jobs in the kernel share that have as many.
+    pub aggregators: u32,
+    /// After how long an aggregator is free that nobody has spoken of; in whole ns.
+    pub reclaim: Duration,
+    /// Workers: the first of the job's nodes.
+    pub workers: u32,
+    /// Which of its nodes each of its servers is.
+    pub servers: Vec<u8>,
+}
+
 /// A job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct XdpJob {
@@ -87,6 +154,10 @@ pub struct XdpJob {
     pub pool: u32,
     /// Bytes of elements in a full packet.
     pub block_bytes: u32,
+    /// Of Canary, what its switch is told.
+    pub canary: Option<XdpCanary>,
+    /// Of ATP and A2TP.
+    pub atp: Option<XdpAtp>,
     /// What its packets name by numbers.
     pub ops: OpTable,
     /// The UDP port that packets come to.
@@ -115,6 +186,22 @@ pub enum Refused {
         needed: u32,
         /// What is free.
         free: u32,
+    },
+    /// Too many descriptors.
+    #[error("it has {needed} descriptors or aggregators, and {free} places in a row are free of {VERSIONS_MAX}")]
+    Descriptors {
+        /// Descriptors.
+        needed: u32,
+        /// What is free.
+        free: u32,
+    },
+    /// A parameter of Canary that the program does not have.
+    #[error("{key}: {why}")]
+    Canary {
+        /// The key.
+        key: &'static str,
+        /// Why not.
+        why: &'static str,
     },
     /// Too many jobs.
     #[error("{JOBS_MAX} jobs are in the kernel already")]
@@ -158,11 +245,10 @@ impl XdpJob {
         if !(1..=PAYLOAD_BYTES_MAX).contains(&self.block_bytes) {
             return Err(Refused::PayloadBytes(self.block_bytes));
         }
-        if !(1..=VERSIONS_MAX / 2).contains(&self.slots()) {
-            let needed = self.slots().saturating_mul(2);
-            return Err(Refused::Versions { window: self.pool, needed, free: VERSIONS_MAX });
+        if !(1..=VERSIONS_MAX).contains(&self.versions()) {
+            return Err(self.too_many(VERSIONS_MAX));
         }
-        if self.system == XdpSystem::Tree && self.ops[0] & OP_REDUCES == 0 {
+        if self.system != XdpSystem::SwitchMl && self.ops[0] & OP_REDUCES == 0 {
             return Err(Refused::Floats);
         }
         Ok(())
@@ -171,6 +257,23 @@ impl XdpJob {
     /// Slots, with two versions each.
     pub fn slots(&self) -> u32 {
         self.system.slots(self.pool)
+    }
+
+    /// Versions of slots, or descriptors.
+    pub fn versions(&self) -> u32 {
+        match (self.canary, &self.atp) {
+            (Some(canary), _) => canary.descriptors,
+            (_, Some(atp)) => atp.aggregators,
+            (None, None) => self.slots().saturating_mul(2),
+        }
+    }
+
+    /// Why there is no room for it, where so many versions in a row are free.
+    pub(crate) fn too_many(&self, free: u32) -> Refused {
+        match self.canary.is_some() || self.atp.is_some() {
+            true => Refused::Descriptors { needed: self.versions(), free },
+            false => Refused::Versions { window: self.pool, needed: self.versions(), free },
+        }
     }
 
     /// How much later than a version's last round its next one may be: as at the state machine.

@@ -7,7 +7,10 @@ use std::time::Duration;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, libbpf_sys};
 
 use crate::job::{Refused, XdpJob, XdpSystem};
-use crate::layout::{COUNTS, JOB, JOB_HANDED_OVER, JOB_HERE, JOBS_MAX, MEMBER, RANK, RANKS_MAX, VERSION, VERSIONS_MAX};
+use crate::layout::{
+    CLOCK, CLOCK_ENTRIES, CLOCK_NOW, CLOCK_PLACE, COUNTS, EMPTY, JOB, JOB_HANDED_OVER, JOB_HERE, JOBS_MAX, MEMBER, RANK, RANKS_MAX,
+    VERSION, VERSIONS_MAX, WINDOW,
+};
 use crate::taken::{Numbers, Taken, TakenVersion, XdpCounts, XdpRankCounts};
 
 /// Of clang's making: see `build.rs`.
@@ -58,6 +61,8 @@ struct Places {
 struct Place {
     first: u32,
     count: u32,
+    system: XdpSystem,
+    shares: bool,
     port: u16,
     members: Vec<Vec<u8>>,
     behind: Vec<u64>,
@@ -65,21 +70,25 @@ struct Place {
 }
 
 impl Places {
-    /// A place for a job and room for its versions, both the lowest that are free.
-    fn find(&self, window: u32, slots: u32) -> Result<(usize, u32), Refused> {
+    /// A place for a job and room for its versions, both the lowest that are free. Jobs that share aggregators have the same.
+    fn find(&self, job: &XdpJob) -> Result<(usize, u32), Refused> {
         let place = self.jobs.iter().position(Option::is_none).ok_or(Refused::Jobs)?;
-        let needed = 2 * slots;
+        let needed = job.versions();
+        let shares = |entry: &&Place| entry.shares && job.atp.is_some() && entry.count == needed;
+        if let Some(entry) = self.jobs.iter().flatten().find(shares) {
+            return Ok((place, entry.first));
+        }
         let mut used: Vec<(u32, u32)> = self.jobs.iter().flatten().map(|job| (job.first, job.count)).collect();
         used.sort_unstable();
         let (mut from, mut free) = (0, 0);
         for (first, count) in used.into_iter().chain([(VERSIONS_MAX, 0)]) {
-            if first - from >= needed {
+            if first.saturating_sub(from) >= needed {
                 return Ok((place, from));
             }
-            free = free.max(first - from);
-            from = first + count;
+            free = free.max(first.saturating_sub(from));
+            from = from.max(first + count);
         }
-        Err(Refused::Versions { window, needed, free })
+        Err(job.too_many(free))
     }
 }
 
@@ -96,6 +105,8 @@ pub struct Kernel {
     targets: MapHandle,
     versions: MapHandle,
     counts: MapHandle,
+    windows: MapHandle,
+    clocks: MapHandle,
     exit: i32,
     places: Mutex<Places>,
 }
@@ -122,6 +133,8 @@ impl Kernel {
             targets: map("targets")?,
             versions: map("versions")?,
             counts: map("counts")?,
+            windows: map("windows")?,
+            clocks: map("clocks")?,
             exit,
             places: Mutex::new(Places { jobs: vec![None; JOBS_MAX as usize], targets: (0..JOBS_MAX).map(|_| None).collect() }),
             links: Vec::new(),
@@ -147,17 +160,21 @@ impl Kernel {
     pub fn open(&self, job: &XdpJob) -> Result<u32, Refused> {
         job.check()?;
         let mut places = self.places.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (place, first) = places.find(job.pool, job.slots())?;
+        let (place, first) = places.find(job)?;
+        let shared = places.jobs.iter().flatten().any(|other| other.shares && other.first == first);
         let entry = Place {
             first,
-            count: 2 * job.slots(),
+            count: job.versions(),
+            system: job.system,
+            shares: job.atp.is_some(),
             port: job.port,
             members: (0..job.ranks.len()).map(|rank| member_of(place as u32, job, rank)).collect(),
             behind: devices_of(job).iter().map(|(ifindex, _)| (place as u64) << 32 | u64::from(*ifindex)).collect(),
             ranks: job.ranks.len(),
         };
-        let written =
-            self.targets_of(place as u32, &mut places.targets[place]).and_then(|targets| self.write(place as u32, first, job, targets));
+        let written = self
+            .targets_of(place as u32, &mut places.targets[place])
+            .and_then(|targets| self.write(place as u32, (first, shared), job, targets));
         match written {
             Ok(()) => {
                 places.jobs[place] = Some(entry);
@@ -185,17 +202,19 @@ impl Kernel {
     }
 
     /// Writes what the program needs to know of a job; its port comes last.
-    fn write(&self, place: u32, first: u32, job: &XdpJob, targets: &MapHandle) -> libbpf_rs::Result<()> {
+    fn write(&self, place: u32, (first, is_shared): (u32, bool), job: &XdpJob, targets: &MapHandle) -> libbpf_rs::Result<()> {
         let nothing = vec![0; VERSION.bytes()];
-        for version in first..first + 2 * job.slots() {
+        for version in first..if is_shared { first } else { first + job.versions() } {
             self.versions.update(&version.to_ne_bytes(), &nothing, MapFlags::ANY)?;
         }
+        self.clocks.update(&place.to_ne_bytes(), &vec![0; CLOCK.bytes()], MapFlags::ANY)?;
         let processors = libbpf_rs::num_possible_cpus()?;
         self.counts.update_percpu(&place.to_ne_bytes(), &vec![vec![0; COUNTS.bytes()]; processors], MapFlags::ANY)?;
         for (number, rank) in job.ranks.iter().enumerate() {
             let number = number as u32;
             let at = place * RANKS_MAX + number;
             self.ranks.update(&at.to_ne_bytes(), &rank_of(job, number as usize), MapFlags::ANY)?;
+            self.windows.update(&at.to_ne_bytes(), &vec![0; WINDOW.bytes()], MapFlags::ANY)?;
             self.members.update(&member_of(place, job, number as usize), &number.to_ne_bytes(), MapFlags::ANY)?;
             let target = [rank.ifindex.to_ne_bytes(), self.exit.to_ne_bytes()].concat();
             targets.update(&number.to_ne_bytes(), &target, MapFlags::ANY)?;
@@ -223,7 +242,23 @@ impl Kernel {
             let _ = targets.map(|targets| targets.delete(&rank.to_ne_bytes()));
         }
         entry.members.iter().for_each(|member| drop(self.members.delete(member)));
+        if entry.shares {
+            self.dismiss(place, entry);
+        }
         entry.behind.iter().for_each(|key| drop(self.behind.delete(&key.to_ne_bytes())));
+    }
+
+    /// What a job has of aggregators that others use as well is free.
+    fn dismiss(&self, place: u32, entry: &Place) {
+        for index in (entry.first..entry.first + entry.count).map(u32::to_ne_bytes) {
+            let Ok(Some(mut value)) = self.versions.lookup(&index, MapFlags::LOCK) else { continue };
+            if VERSION.get(&value, "leader") == u64::from(place) + 1 {
+                // With its job's place, what one met too late to be told would be told to the next job there.
+                VERSION.set(&mut value, "state", EMPTY);
+                VERSION.set(&mut value, "leader", 0);
+                let _ = self.versions.update(&index, &value, MapFlags::LOCK);
+            }
+        }
     }
 
     /// What has been counted for a job.
@@ -249,7 +284,11 @@ impl Kernel {
         let Some(entry) = self.place(place) else { return Ok(Taken::default()) };
         self.set_state(place, JOB_HANDED_OVER).map_err(failed)?;
         let mut taken = Taken::default();
-        for index in 0..entry.count {
+        if entry.system == XdpSystem::Canary {
+            // What descriptors hold leaves, as if their time were over. Nothing is lost with the rest: who is no child any more asks for the sum.
+            self.tick(place, FLUSH)?;
+        }
+        for index in 0..if entry.system == XdpSystem::Canary { 0 } else { entry.count } {
             // With the lock: a program that has come before has finished, and one that comes later looks at the state first.
             let value = self.versions.lookup(&(entry.first + index).to_ne_bytes(), MapFlags::LOCK).map_err(failed)?;
             if let Some(version) = value.and_then(|value| TakenVersion::of(index % (entry.count / 2), &value)) {
@@ -258,7 +297,11 @@ impl Kernel {
         }
         for rank in 0..entry.ranks as u32 {
             let value = self.rank(place, rank).unwrap_or_else(|| vec![0; RANK.bytes()]);
-            taken.numbers.push(Numbers { next: RANK.get(&value, "next_sequence") as u32, heard: RANK.get(&value, "heard") as u32 });
+            let heard = match entry.system {
+                XdpSystem::Canary => self.past(place, rank).map_err(failed)?,
+                _ => RANK.get(&value, "heard") as u32,
+            };
+            taken.numbers.push(Numbers { next: RANK.get(&value, "next_sequence") as u32, heard });
         }
         Ok(taken)
     }
@@ -287,6 +330,78 @@ impl Kernel {
             self.ranks.update(&(place * RANKS_MAX + rank).to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
         }
         self.set_state(place, JOB_HERE).map_err(failed)
+    }
+
+    /// A number that all numbers that have come from a rank are below, where sums would count again what comes twice: none of them is believed
+    /// again by who goes on from here.
+    fn past(&self, place: u32, rank: u32) -> libbpf_rs::Result<u32> {
+        let value = self.windows.lookup(&(place * RANKS_MAX + rank).to_ne_bytes(), MapFlags::LOCK)?;
+        let past = value.map_or(0, |value| WINDOW.get(&value, "past"));
+        Ok(past.next_multiple_of(u64::from(u64::BITS)) as u32)
+    }
+
+    /// Descriptors of a job of Canary that are taken.
+    pub fn descriptors_in_use(&self, place: u32) -> u32 {
+        let job = self.jobs.lookup(&place.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        job.map_or(0, |job| JOB.get(&job, "in_use") as u32)
+    }
+
+    /// Tells a job of Canary the time in ns: sums leave whose time is over (Canary 4.3). Each call must name a later time. Frames are made for it
+    /// that find no descriptor whose time is over, or become its sum.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn tick(&self, place: u32, now: u64) -> Result<(), KernelError> {
+        let failed = |error: libbpf_rs::Error| KernelError::of("cannot tell the program the time", &error);
+        let Some(entry) = self.place(place) else { return Ok(()) };
+        // Once through all descriptors, and once more for each of them at most, since a frame ends at a sum.
+        for _ in 0..2 * entry.count {
+            self.run_clock(place, now, entry.count / CLOCK_ENTRIES + 1).map_err(failed)?;
+            let clock = self.clocks.lookup(&place.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+            if clock.is_none_or(|clock| CLOCK.get(&clock, "cursor") as u32 >= entry.count) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames that are sent where the program says.
+    fn run_clock(&self, place: u32, now: u64, frames: u32) -> libbpf_rs::Result<()> {
+        let program = self.object.progs_mut().find(|program| program.name() == "fanin_clock").expect("there is one");
+        let frame = clock_frame(place, now);
+        program.test_run(ProgramInput {
+            data_in: Some(&frame),
+            flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+            repeat: frames,
+            ..Default::default()
+        })?;
+        Ok(())
+    }
+
+    /// Runs the program that tells the time once, without sending anything.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn test_clock(&self, place: u32, now: u64) -> Result<TestRun, KernelError> {
+        self.run("fanin_clock", &clock_frame(place, now), 1, 1)
+    }
+
+    /// For tests: from now on it is so late for a job of ATP or A2TP, in ns.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_time(&self, place: u32, now: u64) -> Result<(), KernelError> {
+        let mut clock = vec![0; CLOCK.bytes()];
+        CLOCK.set(&mut clock, "now", now);
+        let set = self.clocks.update(&place.to_ne_bytes(), &clock, MapFlags::ANY);
+        set.map_err(|error| KernelError::of("cannot set the time", &error))
+    }
+
+    /// Whether a scan has come to the end of a job's descriptors.
+    pub fn is_scanned(&self, place: u32) -> bool {
+        let clock = self.clocks.lookup(&place.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        let count = self.place(place).map_or(0, |entry| entry.count);
+        clock.is_none_or(|clock| CLOCK.get(&clock, "cursor") as u32 >= count)
     }
 
     fn set_state(&self, place: u32, state: u64) -> libbpf_rs::Result<()> {
@@ -333,6 +448,19 @@ impl Kernel {
     }
 }
 
+/// Later than any descriptor's time.
+const FLUSH: u64 = 1 << 63;
+/// linux/bpf.h: what the program decides about a frame is done.
+const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+
+/// A clock packet, as long as a frame is at least.
+fn clock_frame(place: u32, now: u64) -> [u8; 64] {
+    let mut frame = [0; 64];
+    frame[CLOCK_PLACE..][..4].copy_from_slice(&place.to_ne_bytes());
+    frame[CLOCK_NOW..][..8].copy_from_slice(&now.to_ne_bytes());
+    frame
+}
+
 fn job_of(job: &XdpJob, first: u32) -> Vec<u8> {
     let mut value = vec![0; JOB.bytes()];
     for (name, number) in [
@@ -347,6 +475,30 @@ fn job_of(job: &XdpJob, first: u32) -> Vec<u8> {
         ("system", job.system.number().into()),
     ] {
         JOB.set(&mut value, name, number);
+    }
+    if let Some(canary) = job.canary {
+        let ns = |duration: fanin_core::Duration| if duration == fanin_core::Duration::MAX { u64::MAX } else { duration.as_ps() / 1_000 };
+        for (name, number) in [
+            ("pool", canary.descriptors.into()),
+            ("hashed", canary.is_hashed.into()),
+            ("timeout_ns", ns(canary.timeout)),
+            ("lifetime_ns", ns(canary.lifetime)),
+            ("fan_in", canary.fan_in.unwrap_or(0).into()),
+        ] {
+            JOB.set(&mut value, name, number);
+        }
+    }
+    if let Some(atp) = &job.atp {
+        let workers = if atp.workers < u64::BITS { (1 << atp.workers) - 1 } else { u64::MAX };
+        for (name, number) in [
+            ("pool", atp.aggregators.into()),
+            ("timeout_ns", atp.reclaim.as_ps() / 1_000),
+            ("workers", workers),
+            ("server_count", atp.servers.len() as u64),
+        ] {
+            JOB.set(&mut value, name, number);
+        }
+        atp.servers.iter().enumerate().for_each(|(at, node)| JOB.set_item(&mut value, "servers", at, u64::from(*node)));
     }
     job.late.iter().enumerate().for_each(|(index, late)| JOB.set_item(&mut value, "late_ns", index, late.as_ps() / 1_000));
     job.ops.iter().enumerate().for_each(|(number, op)| JOB.set_item(&mut value, "ops", number, u64::from(*op)));

@@ -1,11 +1,13 @@
 //! What programs and this process agree on: limits, values of maps, why frames go up the stack.
 
-use fanin_core::{DropReason, RetransmitReason};
+use fanin_core::{DropReason, ReplayWindow, RetransmitReason, Tally};
 
 use crate::record::{Record, array, lock, number};
 
 /// Ranks of a job: a bit each in a word.
 pub const RANKS_MAX: u32 = 64;
+/// Servers of a job.
+pub const SERVERS_MAX: usize = fanin_wire::atp::FragmentId::SERVERS as usize;
 /// Jobs in the kernel at once.
 pub const JOBS_MAX: u32 = 64;
 /// Elements of a packet, in bytes: what fits an Ethernet frame with all headers, in whole cache lines.
@@ -17,6 +19,17 @@ pub const VERSIONS_MAX: u32 = 16_384;
 
 /// Times that the lateness of a sum's last contribution is told apart by.
 pub const LATE_LIMITS: usize = 4;
+
+/// Packets at once whose copies have not all left.
+pub const COPIES_MAX: u32 = 4_096;
+/// Descriptors that a clock packet looks at, at most.
+pub const CLOCK_ENTRIES: u32 = 64;
+/// A clock packet: a frame that the place of a job and the time in ns are in. Its length in bytes, and where they are.
+pub const CLOCK_BYTES: usize = 24;
+/// Where the place is.
+pub const CLOCK_PLACE: usize = 0;
+/// Where the time is.
+pub const CLOCK_NOW: usize = 8;
 
 /// Why the program gives a frame of a job in the kernel to the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,11 +49,14 @@ pub enum Up {
     Kind,
     /// Its element type and operator are not for the kernel: user space goes on with the job.
     Operator,
+    /// Its number is further ahead than the window of its link: user space goes on with the job, and judges.
+    Ahead,
 }
 
 impl Up {
     /// All of them, by number.
-    pub const ALL: &'static [Up] = &[Up::HandedOver, Up::Fragment, Up::TooLong, Up::Stranger, Up::Foreign, Up::Kind, Up::Operator];
+    pub const ALL: &'static [Up] =
+        &[Up::HandedOver, Up::Fragment, Up::TooLong, Up::Stranger, Up::Foreign, Up::Kind, Up::Operator, Up::Ahead];
 
     /// Its name in metrics and logs.
     pub const fn name(self) -> &'static str {
@@ -52,12 +68,13 @@ impl Up {
             Up::Foreign => "foreign",
             Up::Kind => "kind",
             Up::Operator => "operator",
+            Up::Ahead => "ahead",
         }
     }
 
     /// Whether the job has to leave the kernel for it: packets of its ranks would be lost otherwise.
     pub const fn takes_job(self) -> bool {
-        matches!(self, Up::Fragment | Up::TooLong | Up::Operator)
+        matches!(self, Up::Fragment | Up::TooLong | Up::Operator | Up::Ahead)
     }
 }
 
@@ -77,11 +94,24 @@ pub const JOB: Record = Record {
         number("rounds_ahead_max", 4),
         number("job", 2),
         number("system", 1),
-        number("reserved", 1),
+        // Canary: whether blocks find their descriptors by a hash.
+        number("hashed", 1),
         // When somebody contributed last, in ns.
         number("came_at", 8),
         // From how long on a sum that waits for its last contribution is late, in ns.
         array("late_ns", 8, LATE_LIMITS),
+        // Canary: how long a block is collected, and a descriptor that was sent on is kept, in ns; how many contributions of a block can come, 0
+        // where that is not known; descriptors that are taken.
+        number("timeout_ns", 8),
+        number("lifetime_ns", 8),
+        number("fan_in", 4),
+        number("in_use", 4),
+        // ATP and A2TP: which nodes are workers, as bits; where the job's servers are, and how many; `timeout_ns` is the time after which an
+        // aggregator that nobody has spoken of is free.
+        number("workers", 8),
+        array("servers", 1, SERVERS_MAX),
+        number("server_count", 4),
+        number("reserved", 4),
         array("ops", 2, 256),
     ],
 };
@@ -133,6 +163,11 @@ pub const VERSION: Record = Record {
         number("missing", 4),
         number("arrived", 8),
         number("unsent", 8),
+        // Canary: when it is sent on, or given up; the block's leader; contributions, and hosts.
+        number("deadline", 8),
+        number("leader", 4),
+        number("counter", 2),
+        number("hosts", 2),
         array("sum", 8, PAYLOAD_BYTES_MAX as usize / 8),
     ],
 };
@@ -145,7 +180,31 @@ pub const COUNTS: Record = Record {
         array("dropped", 8, DropReason::ALL.len()),
         array("up", 8, Up::ALL.len()),
         array("retransmitted", 8, RetransmitReason::ALL.len()),
+        array("tallies", 8, Tally::ALL.len()),
     ],
+};
+
+/// Which numbers have come from a rank: [`ReplayWindow`].
+pub const WINDOW: Record = Record {
+    name: "fanin_window",
+    what: "Which numbers have come from a rank.",
+    fields: &[
+        lock("lock"),
+        number("upper", 4),
+        number("credit", 4),
+        number("reserved", 4),
+        number("base", 8),
+        // One past the last number that has come.
+        number("past", 8),
+        array("seen", 8, ReplayWindow::WORDS),
+    ],
+};
+
+/// What time it is for a job.
+pub const CLOCK: Record = Record {
+    name: "fanin_clock",
+    what: "What time it is for a job, in ns, and which descriptor is looked at next.",
+    fields: &[number("now", 8), number("cursor", 4), number("reserved", 4)],
 };
 
 /// Room for a frame that is looked at: one such value for each processor.
@@ -164,7 +223,7 @@ pub const SCRATCH: Record = Record {
 };
 
 /// All of them.
-pub const RECORDS: &[Record] = &[JOB, RANK, MEMBER, VERSION, COUNTS, SCRATCH];
+pub const RECORDS: &[Record] = &[JOB, RANK, MEMBER, VERSION, WINDOW, CLOCK, COUNTS, SCRATCH];
 
 /// A job's states.
 pub const JOB_HERE: u64 = 1;

@@ -65,6 +65,8 @@ fn tell<N: Node<[u8], Header = AnyHeader>>(
     let exponent = (op & OP_FIXED_POINT != 0).then(|| BlockExponent::from_bits(version.exponent));
     let (header, has_length) = match system {
         XdpSystem::SwitchMl => (SwitchMlHeader::Contribution { at, attempt: 0, exponent, call }.into(), call == CallLabel::NONE),
+        // Its descriptors are empty when it leaves.
+        XdpSystem::Canary | XdpSystem::Atp | XdpSystem::A2tp => return,
         XdpSystem::Tree => (TreeHeader::Contribution { block: version.round, attempt: 0 }.into(), true),
     };
     // Where a call is named, a contribution may be empty. Else all have the same length.

@@ -1,6 +1,6 @@
 //! What a job had in the kernel: its counts, and all of its state when it leaves.
 
-use fanin_core::{DropReason, Duration, RetransmitReason};
+use fanin_core::{DropReason, Duration, RetransmitReason, Tally};
 use fanin_systems::AnyNode;
 
 use crate::layout::{AGGREGATING, COUNTS, DONE, LATE_LIMITS, RANK, Up, VERSION};
@@ -52,6 +52,8 @@ pub struct XdpCounts {
     pub up: Vec<u64>,
     /// Packets sent again, by [`RetransmitReason`].
     pub retransmitted: Vec<u64>,
+    /// What systems count besides, by [`Tally`].
+    pub tallies: Vec<u64>,
     /// By rank.
     pub ranks: Vec<XdpRankCounts>,
 }
@@ -62,6 +64,7 @@ impl Default for XdpCounts {
             dropped: vec![0; DropReason::ALL.len()],
             up: vec![0; Up::ALL.len()],
             retransmitted: vec![0; RetransmitReason::ALL.len()],
+            tallies: vec![0; Tally::ALL.len()],
             ranks: Vec::new(),
         }
     }
@@ -74,6 +77,7 @@ impl XdpCounts {
         add(&mut self.dropped, "dropped");
         add(&mut self.up, "up");
         add(&mut self.retransmitted, "retransmitted");
+        add(&mut self.tallies, "tallies");
     }
 
     /// Frames that went up for this reason.

@@ -83,6 +83,18 @@ fn check_node(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     }
 }
 
+/// The most descriptors that a job of Canary may have at a switch without a fabric: as many as a program in the kernel has.
+const DESCRIPTORS_MAX: u32 = 16_384;
+
+/// Whether a switch runs jobs of this system without a fabric.
+fn is_for_one_switch(system: &System) -> bool {
+    match system {
+        System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_) => true,
+        System::Canary(parameters) => !parameters.shared && parameters.descriptors <= DESCRIPTORS_MAX,
+        _ => false,
+    }
+}
+
 fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     let wish = &join.wish;
     if join.path_datagram_bytes < DATAGRAM_BYTES_MIN {
@@ -102,13 +114,13 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     // Where hosts sum by themselves it does not matter what they had before.
     let sums_nothing = matches!(join.by_hosts, ByHosts::Only(_));
     // What else there is keeps memory at a switch that nobody counts here, or needs several switches.
-    if config.fabric.is_none()
-        && !sums_nothing
-        && !matches!(wish.system, System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_))
-    {
+    if config.fabric.is_none() && !sums_nothing && !is_for_one_switch(&wish.system) {
         // As the request has it.
         let system = serde_json::to_string(&wish.system).unwrap_or_else(|_| wish.system.name().to_string());
-        return invalid(format!("system = {system}: expected switchml, flare, or tree with one tree"));
+        return invalid(format!(
+            "system = {system}: expected switchml, flare, tree with one tree, or canary with at most \
+             {DESCRIPTORS_MAX} descriptors of its own"
+        ));
     }
     if wish.op.custom.is_some() {
         return invalid(format!("op = {}: expected an operator that is built in", wish.op));
@@ -296,11 +308,11 @@ mod tests {
         let cases: [(Change, &str); 14] = [
             (
                 |join| join.wish.system = System::tree(2),
-                "system = {\"system\":\"tree\",\"trees\":2,\"sum_order\":\"arrival\"}: expected switchml, flare, or tree with one tree",
+                "system = {\"system\":\"tree\",\"trees\":2,\"sum_order\":\"arrival\"}: expected switchml, flare, tree with one tree, or canary",
             ),
             (
                 |join| join.wish.system = System::Canary(CanaryParameters { descriptors: u32::MAX, ..CanaryParameters::default() }),
-                "expected switchml",
+                "or canary with at most 16384 descriptors of its own",
             ),
             (|join| join.job = String::new(), "job = \"\": expected 1 to 128"),
             (|join| join.job = "a\nb".into(), "job = \"a\\nb\""),

@@ -92,8 +92,12 @@ pub fn memory_bytes(wish: &JobWish, world: u32, window: u32, payload_bytes: u32)
         }
         _ => 2 * u64::from(payload_bytes),
     };
-    // Flare's windows are powers of two.
-    let slots = 2 * u64::from(window.next_power_of_two());
+    let slots = match &wish.system {
+        // Descriptors hold one version each.
+        System::Canary(parameters) => u64::from(parameters.descriptors.div_ceil(2)),
+        // Flare's windows are powers of two.
+        _ => 2 * u64::from(window.next_power_of_two()),
+    };
     slots.saturating_mul(slot).saturating_add(u64::from(world) * (192 << 10) + (1 << 20))
 }
 

@@ -171,7 +171,8 @@ impl Rank {
             system: admitted.system.number(),
             op,
             peers: vec![switch],
-            routes: Vec::new(),
+            // Other ranks are behind the switch, where packets find their way to them.
+            routes: (0..self.world).filter(|host| *host != self.rank).map(|host| (NodeId(host), NodeId(self.world))).collect(),
         };
         let how = DriverConfig { epoch: Some(admitted.epoch), peers_epoch: Some(admitted.epoch), ..DriverConfig::default() };
         WorkerDriver::new(self.socket.take().unwrap(), node, config, &how).unwrap()

@@ -186,6 +186,7 @@ pub use fan_in::FanIn;
 pub use planted::Planted;
 pub use shared::CanarySharedSwitch;
 pub use switch::CanarySwitch;
+pub use table::HASH_KEY;
 pub use worker::CanaryWorker;
 
 /// A job's name in packets. Whoever carries packets of more than 256 jobs names the job beside the header, as Fanin's drivers do.

@@ -9,8 +9,8 @@ use super::config::Placement;
 /// An empty place.
 const EMPTY: u32 = u32::MAX;
 
-/// Under which names are hashed: the same at all switches, as their program is.
-const KEY: u64 = 0x6361_6e61_7279;
+/// Under which blocks' names are hashed: the same at all switches, as their program is.
+pub const HASH_KEY: u64 = 0x6361_6e61_7279;
 
 /// Where a block may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ impl Table {
     pub(super) fn choice(&self, job: JobId, id: CanaryId) -> Choice {
         let length = self.length();
         let within = |half: u32| ((u64::from(half) * u64::from(length)) >> 32) as u32;
-        let hashed = || hash::mix(KEY, u64::from(job.0) << 32 | u64::from(id.bits()));
+        let hashed = || hash::mix(HASH_KEY, u64::from(job.0) << 32 | u64::from(id.bits()));
         let (first, second) = match self.placement {
             Placement::Hash => (within((hashed() >> 32) as u32), None),
             Placement::TwoPlaces => {

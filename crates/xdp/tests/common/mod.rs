@@ -73,7 +73,7 @@ impl Shape {
     pub fn ops(&self) -> OpTable {
         match self.system {
             XdpSystem::SwitchMl => ops::table(self.first, self.numbers()),
-            XdpSystem::Tree => ops::table_of_one(self.first),
+            _ => ops::table_of_one(self.first),
         }
     }
 
@@ -82,6 +82,7 @@ impl Shape {
         match self.system {
             XdpSystem::SwitchMl => &[1, 5, 7, 8],
             XdpSystem::Tree => &[1],
+            _ => &[],
         }
     }
 
@@ -95,6 +96,8 @@ impl Shape {
             epoch: EPOCH,
             pool: self.pool,
             block_bytes: self.block_bytes,
+            canary: None,
+            atp: None,
             ops: self.ops(),
             port: PORT,
             ranks: (0..self.ranks).map(rank).collect(),
@@ -163,7 +166,7 @@ pub fn contribution_of(header: &AnyHeader, payload: &[u8]) -> Vec<u8> {
     packet(&hop(Role::Worker, Role::Switch, 0), header, payload)
 }
 
-fn hop(from: Role, to: Role, sequence: u32) -> HopHeader {
+pub fn hop(from: Role, to: Role, sequence: u32) -> HopHeader {
     let address = |role| Address { node: NodeId(0), role };
     HopHeader {
         system: 0,
@@ -181,7 +184,7 @@ fn hop(from: Role, to: Role, sequence: u32) -> HopHeader {
     }
 }
 
-fn packet(hop: &HopHeader, header: &AnyHeader, payload: &[u8]) -> Vec<u8> {
+pub fn packet(hop: &HopHeader, header: &AnyHeader, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; HopHeader::NEIGHBOUR_LEN + header.wire_len()];
     header.emit(&mut bytes[HopHeader::NEIGHBOUR_LEN..]);
     // The system's number stands before its header too.

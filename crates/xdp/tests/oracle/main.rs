@@ -3,9 +3,12 @@
 //! difference is shrunk.
 #![cfg(feature = "kernel")]
 
+mod atp;
+mod canary;
 #[path = "../common/mod.rs"]
 mod common;
 mod pair;
+mod routed;
 mod switchml;
 mod trace;
 mod tree;
