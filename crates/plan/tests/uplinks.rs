@@ -66,6 +66,49 @@ fn bytes(finished: &Finished, from: &str, to: &str) -> u64 {
     finished.links.iter().filter(|link| link.from == from && link.to == to).map(|link| link.bytes).sum()
 }
 
+/// Two jobs on the same hosts wait for different cables: a call for one that comes before a call for the other takes its place.
+#[test]
+fn jobs_that_wait_for_different_cables_are_called_once_each() {
+    let network = r#"
+        hosts = ["h[0-4]"]
+        [defaults]
+        rate = "40Gb/s"
+        latency = "300ns"
+        [[switches]]
+        name = ["tor[0-1]", "spine[0-3]"]
+        [[links]]
+        from = ["tor0", "tor1"]
+        to = "h[0-2]"
+        [[links]]
+        from = ["tor1", "tor0"]
+        to = "h[3-4]"
+        [[links]]
+        from = "spine[0-3]"
+        to = "tor[0-1]"
+        rate = "10Gb/s"
+    "#;
+    let jobs = r#"
+        [[jobs]]
+        system = "ring"
+        workers = 5
+        placement = "spread"
+        message = "1MiB"
+        jobs_per_host = 2
+        window = 24
+        [[jobs]]
+        system = "ring"
+        workers = 2
+        placement = "random"
+        message = "2621440B"
+        jobs_per_host = 2
+        window = 64
+        [run]
+        seed = 39
+    "#;
+    let done = outcome("called-once", network, jobs).record;
+    assert!(done.events < 4 * done.packet_hops, "{} events for {} hops", done.events, done.packet_hops);
+}
+
 /// Rank 0 sends 256 KiB to rank 2 and to rank 3 at once.
 const SENDS: &str = r#"
 [[jobs]]

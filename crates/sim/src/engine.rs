@@ -582,7 +582,8 @@ where
         let ids = self.net.ids;
         match id {
             _ if id < ids.tx_ready => self.on_timer(id - ids.timers),
-            _ if id < ids.sources => self.on_tx_ready(id - ids.tx_ready),
+            _ if id < ids.sources && self.net.is_due(id - ids.tx_ready) => self.on_tx_ready(id - ids.tx_ready),
+            _ if id < ids.sources => {}
             _ if id < ids.held_back => self.on_source(id - ids.sources),
             _ if id == ids.held_back => self.on_held_back(),
             _ if id == ids.timeline => self.on_timeline(),

@@ -178,6 +178,14 @@ impl<H: Wire, O: Clone> Net<H, O> {
         }
     }
 
+    /// Whether a host's nodes are to be called back now. Of a host with several cables a call for one may have come before that for another, which is
+    /// made anew then where it is still needed: the old one would have two calls follow each call, then four.
+    #[inline]
+    pub fn is_due(&mut self, host: u32) -> bool {
+        let now = self.now;
+        self.uplinks.as_mut().and_then(|uplinks| uplinks.of(host)).is_none_or(|of| of.armed_ps == now)
+    }
+
     /// A host's nodes are asked in turn.
     pub fn open_uplinks(&mut self, host: u32) {
         let Some(of) = self.uplinks.as_mut().and_then(|uplinks| uplinks.of(host)) else { return };

@@ -67,7 +67,7 @@ impl<'a> Members<'a> {
 }
 
 /// Roots of `count` trees (baselines 5): the switch itself where all hosts hang on one; else different switches of the top level, drawn
-/// at random, beginning anew when there are more trees than switches.
+/// at random, beginning anew when there are more trees than switches. Of a network in several planes, those that the hosts have a path to.
 ///
 /// # Errors
 /// [`BuildError`] where a host has no cable.
@@ -76,11 +76,19 @@ pub fn random_roots(map: &NetworkMap, hosts: &[NodeId], count: u32, seed: u64) -
     if leaves.len() == 1 {
         return Ok(vec![leaves[0]; count as usize]);
     }
-    let mut tops: Vec<NodeId> = map.switches().filter(|&switch| map.level(switch) == map.top_level()).collect();
+    let mut tops = tops(map, leaves[0], |_| true);
     for last in (1..tops.len()).rev() {
         tops.swap(last, (derive(seed, last as u64) % (last as u64 + 1)) as usize);
     }
     Ok((0..count as usize).map(|tree| tops[tree % tops.len()]).collect())
+}
+
+/// Switches of the highest level of those that are allowed and that a leaf has a path to.
+pub(crate) fn tops(map: &NetworkMap, leaf: NodeId, allowed: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
+    let distance = map.distances(leaf);
+    let all: Vec<NodeId> = map.switches().filter(|switch| distance[switch.index()] != u32::MAX && allowed(*switch)).collect();
+    let top = all.iter().map(|switch| map.level(*switch)).max();
+    all.into_iter().filter(|switch| Some(map.level(*switch)) == top).collect()
 }
 
 /// The tree of shortest paths from the hosts' switches to `root`. Where a switch has several, parallel cables among them, `seed` decides.

@@ -100,9 +100,8 @@ fn roots<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, count: u32) -> Result<Vec
     if roots.iter().all(|root| map.can_aggregate(*root)) {
         return Ok(roots);
     }
-    let able: Vec<NodeId> = map.switches().filter(|switch| map.can_aggregate(*switch)).collect();
-    let top = able.iter().map(|switch| map.level(*switch)).max();
-    let mut tops: Vec<NodeId> = able.into_iter().filter(|switch| Some(map.level(*switch)) == top).collect();
+    let leaf = leaf_of(map, spec.hosts[0])?;
+    let mut tops = layout::tops(map, leaf.node, |switch| map.can_aggregate(switch));
     if tops.is_empty() {
         return Err(BuildError::new("system", spec.system.name(), "a network in which some switch aggregates"));
     }
