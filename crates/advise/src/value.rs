@@ -67,7 +67,12 @@ pub fn value(setting: &Setting, system: &str, able: &[bool], new: New, (draws, s
         let seconds: Vec<f64> = prediction.jobs.iter().map(|job| job.seconds).collect();
         iterations.extend(iteration_us(&prepared, &seconds));
     }
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    // Sums of equal numbers are off by their last bits, which a mean of theirs must not be.
+    let mean = |values: &[f64]| {
+        let (least, most) =
+            values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(*value), most.max(*value)));
+        (values.iter().sum::<f64>() / values.len() as f64).max(least).min(most)
+    };
     let mut found = Value {
         gbps: mean(&all),
         range: (all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(0.0, f64::max)),
