@@ -34,6 +34,8 @@ __all__ = ["ExecutorError", "FailedRun", "compute", "connect"]
 
 #: How often a run is tried.
 ATTEMPTS = 3
+#: How often a part may be lost with a worker before that counts as an attempt.
+LOST_MAX = 8
 #: How long there may be no worker before that is an error, in seconds.
 PATIENCE_S = 60.0
 #: How often an engine that is silent is asked for its workers, in seconds.
@@ -75,6 +77,8 @@ class _Part:
     avoid: set[str] = field(default_factory=set)
     #: Whether it was under way when a process died, and may be why: then it is computed with nothing beside it.
     suspect: bool = False
+    #: How often it was lost with a worker.
+    lost: int = 0
 
 
 class _Engine(Protocol):
@@ -207,6 +211,8 @@ class _Dask:
         return future
 
     def mend(self) -> bool:
+        # The bundle may have been at the worker that died.
+        self._bundles = {}
         return True
 
     def close(self) -> None:
@@ -334,9 +340,14 @@ def compute(
             continue
         part, future = _next(engine, ended)
         under_way -= 1
-        error = _error(future)
+        error, result = _outcome(future)
         if error is None:
-            yield part.first, part.count, future.result()
+            yield part.first, part.count, result
+            continue
+        if _is_lost(error) and part.lost < LOST_MAX:
+            # What the part gave, or what it needs, was at a worker that died.
+            engine.mend()
+            waiting.append(replace(part, lost=part.lost + 1))
             continue
         if isinstance(error, BrokenProcessPool):
             if not engine.mend():
@@ -387,13 +398,22 @@ def _next(engine: _Engine, ended: queue.SimpleQueue[tuple[_Part, Any]]) -> tuple
             raise ExecutorError(_nobody())
 
 
-def _error(future: Any) -> BaseException | None:
+def _outcome(future: Any) -> tuple[BaseException | None, Any]:
+    """What went wrong, or what came out; that may be lost by now with the worker that had it."""
     try:
         error: BaseException | None = future.exception()
+        return error, None if error is not None else future.result()
+    except (KeyboardInterrupt, SystemExit):
+        raise
     except BaseException as raised:
         # A future that was cancelled raises.
-        return raised
-    return error
+        return raised, None
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether a part did not fail, but the engine: data of a task were at a worker that died, say. What a part raises is always its own error."""
+    raised = getattr(error, "cause", None) or error
+    return not isinstance(raised, PartError | BrokenProcessPool) and type(error).__name__ not in _FINAL
 
 
 #: Errors by which engines say that they have tried a part several times themselves, and that each time its worker has died.
