@@ -411,7 +411,7 @@ def _outcome(future: Any) -> tuple[BaseException | None, Any]:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether a part did not fail, but the engine: data of a task were at a worker that died, say. What a part raises is always its own error."""
+    """Whether not the part has failed but the engine: its data were at a worker that died, say. What a part raises is its own error."""
     raised = getattr(error, "cause", None) or error
     return not isinstance(raised, PartError | BrokenProcessPool) and type(error).__name__ not in _FINAL
 
