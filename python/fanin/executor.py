@@ -364,7 +364,15 @@ def compute(
 
 def _room(engine: _Engine, waiting: list[_Part]) -> int:
     """How many parts may be under way: one, where a part may be why a process has died."""
-    return 1 if any(part.suspect for part in waiting) else max(1, engine.workers()) * DEPTH
+    return 1 if any(part.suspect for part in waiting) else max(1, _workers(engine)) * DEPTH
+
+
+def _workers(engine: _Engine) -> int:
+    """How many workers there are; whatever an engine's client raises, it is lost."""
+    try:
+        return engine.workers()
+    except Exception as error:
+        raise ExecutorError(f"executor: it cannot be reached any more: {error}") from None
 
 
 def _begin(engine: _Engine, kind: str, bundle: bytes, part: _Part, ended: queue.SimpleQueue[tuple[_Part, Any]]) -> None:
@@ -387,11 +395,7 @@ def _next(engine: _Engine, ended: queue.SimpleQueue[tuple[_Part, Any]]) -> tuple
             return ended.get(timeout=LOOK_S)
         except queue.Empty:
             pass
-        try:
-            workers = engine.workers()
-        except Exception as error:
-            # Whatever its client raises, it is lost.
-            raise ExecutorError(f"executor: it cannot be reached any more: {error}") from None
+        workers = _workers(engine)
         now = time.monotonic()
         alone_since = None if workers else (alone_since or now)
         if alone_since is not None and now - alone_since > PATIENCE_S:

@@ -239,7 +239,7 @@ def test_the_program_takes_executors(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def dask(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A scheduler of Dask and its workers, in a folder of their own."""
+    """A scheduler of Dask and its workers, in a folder of their own; the last process is the scheduler's."""
     where = folder / "scheduler.json"
     quiet: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     own = ["--scheduler-file", str(where), "--no-dashboard"]
@@ -253,7 +253,7 @@ def dask(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Pope
         while not where.exists():
             assert time.monotonic() < limit, "the scheduler has not started"
             time.sleep(0.05)
-        yield json.loads(where.read_text())["address"], started[1:]
+        yield json.loads(where.read_text())["address"], [*started[1:], started[0]]
     finally:
         for process in started:
             process.kill()
@@ -298,6 +298,14 @@ def test_dask_without_anybody_is_an_error(tmp_path: Path, monkeypatch: pytest.Mo
         executor.connect("tcp://127.0.0.1:9")
     with dask(tmp_path, 0) as (address, _), pytest.raises(fanin.ExecutorError, match="it has had no worker for 2 s"):
         fanin.sweep(PLAN, tmp_path / "sweep", executor=address, progress=False)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dask_without_its_scheduler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "PATIENCE_S", 4.0)
+    monkeypatch.setattr(executor, "LOOK_S", 0.5)
+    with dask(tmp_path, 1) as (address, processes), pytest.raises(fanin.ExecutorError, match="^executor: "):
+        fanin.sweep(PLAN, tmp_path / "sweep", executor=address, progress=lambda ended, total: processes[-1].kill() if ended == 3 else None)
 
 
 @pytest.mark.filterwarnings("ignore")
