@@ -5,7 +5,7 @@ use fanin_core::DropReason;
 use fanin_systems::System;
 
 /// Seeds of the campaign. `fanin check` runs as many as one likes.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 1_200;
 
 /// The first campaign runs each seed again, to see that nothing but the seed matters; those of one system need not.
 fn of_one_system() -> Checks {
