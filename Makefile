@@ -14,7 +14,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help run sim demo docs pictures c mpi nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
+.PHONY: help run sim demo docs pictures c mpi nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models check-verdicts traceability bench bench-peers clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ $(CARGO_DENY):
 
 check-models: ## the largest configurations of the model checker, which take minutes
 	cargo test --locked --release -p fanin-check --test all -- --ignored minutes_of
+
+check-verdicts: ## quick and full verdicts of the figures whose quick runs take longest, held together as `make test` holds the others
+	cargo test --locked --release -p fanin --no-default-features --test verdicts -- --ignored minutes_of
 
 traceability: ## render docs/traceability.md from docs/traceability/*.toml
 	cargo run --locked --quiet -p fanin-lint -- traceability --write

@@ -116,7 +116,7 @@ MEASURE_ONCE = f"cargo build --locked -p fanin && FANIN_PROFILE=dev {sys.executa
 BUILT = "cargo build --locked -p fanin && "
 
 CHECKS = [
-    # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."]; those that take minutes are for `make check-models`.
+    # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."]; those that take minutes are for `make check-models` and `make check-verdicts`.
     Check("traces", needs_traces, ["cargo", "test", "--locked", "-p", "fanin-workload", "--test", "real_traces", "--", "--ignored"]),
     Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture", "--skip", "minutes_of", "--skip", "public_traces"]),
     # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.

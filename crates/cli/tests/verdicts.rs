@@ -14,6 +14,9 @@ use serde_json::Value;
 /// Figures without a record, and why there is none: they are not run. A figure that has one must not be here.
 const UNRECORDED: &[(&str, &str)] = &[];
 
+/// Figures whose quick run takes half a minute of processor time or more: `make check-verdicts` holds them.
+const LONG: &[(&str, &str)] = &[("a2tp", "fairness_jobs"), ("a2tp", "fig12"), ("a2tp", "fig13_full")];
+
 /// What is wrong with the claims of a paper's quick run.
 fn wrong_of(paper: &str, judged: &[Value]) -> Vec<String> {
     let figures: Vec<&str> = judged.iter().map(|row| text(row, "figure")).collect();
@@ -76,7 +79,8 @@ fn outcome(one: &Value) -> String {
     format!("{} ({}, interval {}, seeds {})", text(one, "verdict"), one["measured"], one["interval"], one["seeds"])
 }
 
-fn hold(paper: &str) {
+/// Holds a paper's figures, the long ones or the others.
+fn hold_those(paper: &str, long: bool) {
     let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let experiments = experiments.to_str().expect("a path in UTF-8");
     let listed = good(&folder(&format!("verdicts-of-{paper}")), &["repro"]);
@@ -88,10 +92,23 @@ fn hold(paper: &str) {
         let file = Path::new(experiments).join(paper).join(figure).join("verdicts.json");
         assert!(!file.exists(), "{paper}/{figure} is recorded: take it off the list of those that are not");
     }
+    let figures: Vec<&str> = figures.into_iter().filter(|figure| LONG.contains(&(paper, figure)) == long).collect();
+    assert!(!figures.is_empty(), "{paper}: expected figures that are {}", if long { "long" } else { "not long" });
     let arguments = [&["repro", paper][..], &figures, &["--quick", "--no-causes", "--format", "json", "--dir", experiments]].concat();
-    let judged = rows(&good(&folder(&format!("verdicts-{paper}")), &arguments));
+    let judged = rows(&good(&folder(&format!("verdicts-{paper}-{long}")), &arguments));
     let wrong = wrong_of(paper, &judged);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn hold(paper: &str) {
+    hold_those(paper, false);
+}
+
+#[test]
+#[ignore = "takes minutes: make check-verdicts"]
+fn minutes_of_long_figures_quick_and_full_verdicts_agree() {
+    let papers: std::collections::BTreeSet<&str> = LONG.iter().map(|(paper, _)| *paper).collect();
+    papers.into_iter().for_each(|paper| hold_those(paper, true));
 }
 
 #[test]
@@ -127,10 +144,14 @@ fn every_paper_is_held_and_every_exception_is_of_a_figure() {
     for (paper, _) in &papers {
         assert!(this.contains(&format!("    hold({paper:?});")), "{paper} is held by no test here");
     }
+    let is_there =
+        |paper: &str, figure: &str| papers.iter().any(|(other, all)| *other == paper && all.split(", ").any(|one| one == figure));
+    for (paper, figure) in LONG {
+        assert!(is_there(paper, figure), "{paper}/{figure}: expected a figure");
+    }
     for (name, why) in UNRECORDED {
         let (paper, figure) = name.split_once('/').expect("PAPER/FIGURE");
-        let there = papers.iter().any(|(other, figures)| *other == paper && figures.split(", ").any(|other| other == figure));
-        assert!(there && !why.is_empty(), "{name}: expected a figure, and a reason");
+        assert!(is_there(paper, figure) && !why.is_empty(), "{name}: expected a figure, and a reason");
     }
 }
 

@@ -112,7 +112,8 @@ fn a_static_tree_whose_spines_are_killed_costs_no_sum_and_is_used_again() {
         let told = there_and_back(&mut running, system, lose, |all| spines.iter().for_each(|spine| all.start_switch(spine)));
         let told = told.lock().unwrap();
         // The two die one after the other, so that a rank may ask when the first alone is silent for long enough to be named.
-        let named = |text: &String| text.contains("by hosts alone, since") && text.contains("do not answer: spine") && !text.contains("leaf");
+        let named =
+            |text: &String| text.contains("by hosts alone, since") && text.contains("do not answer: spine") && !text.contains("leaf");
         assert!(told.iter().any(named), "{told:?}");
     }
 }
