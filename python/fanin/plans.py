@@ -128,6 +128,7 @@ class Network(_Network, total=False):
     global_rate: Rate
     global_latency: Time
     queue: Bytes
+    trimming: Literal["hosts", "all"]
     lossless: Lossless
     processor: Processor
     hardware: HardwareName | Hardware

@@ -15,6 +15,7 @@ use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel}
 use fanin_sim::noise::Delay;
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Congestion, Pattern, TrafficConfig};
+use fanin_sim::trimming::Trimming;
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{Draw, DrawnJob, JobSize, StepParameters, System, UNLIMITED};
 
@@ -40,6 +41,9 @@ const CONGESTION: u64 = 60;
 /// The stream of what limits switches' pipelines.
 const HARDWARE: u64 = 61;
 
+/// The stream of what switches do where a queue is full.
+const TRIMMING: u64 = 62;
+
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weather {
@@ -64,6 +68,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     other_shapes(&mut Draw::new(seed, 30), &mut network);
     lossless_dragonflies(&mut Draw::new(seed, 40), &mut network);
     other_ways(&mut Draw::new(seed, 41), &mut network);
+    trimming(&mut Draw::new(seed, TRIMMING), &mut network);
     let large = &mut Draw::new(seed, 51);
     let is_large = large::network(large, &mut network, only);
     let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
@@ -128,6 +133,13 @@ fn lossless(draw: &mut Draw) -> LosslessConfig {
     }
 }
 
+/// Some switches cut what finds a queue full.
+fn trimming(draw: &mut Draw, network: &mut NetworkConfig) {
+    if network.lossless.is_none() && draw.percent(10) {
+        network.trimming = Some(*draw.pick(&[Trimming::Hosts, Trimming::All]));
+    }
+}
+
 /// Where input-queued switches differ inside.
 fn inside_switches(draw: &mut Draw, network: &mut NetworkConfig) {
     if let Some(lossless) = &mut network.lossless {
@@ -170,6 +182,7 @@ fn network(draw: &mut Draw, weather: Weather) -> NetworkConfig {
         frame_bytes_min: FRAME_BYTES_MIN,
         collective_balancer: balancer(draw),
         background_balancer: balancer(draw),
+        trimming: None,
     }
 }
 

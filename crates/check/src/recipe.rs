@@ -196,6 +196,9 @@ impl fmt::Display for Recipe {
         if let Some(lossless) = network.lossless {
             writeln!(f, "lossless: {lossless:?}")?;
         }
+        if let Some(whose) = network.trimming {
+            writeln!(f, "trimming: {whose:?}")?;
+        }
         if !self.forwarding.is_empty() {
             let switches: Vec<u32> = self.forwarding.iter().map(|switch| switch.0).collect();
             writeln!(f, "switches {switches:?} only forward")?;

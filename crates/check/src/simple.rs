@@ -45,6 +45,7 @@ impl Recipe {
                 frame_bytes_min: 84,
                 collective_balancer: Balancer::Ecmp,
                 background_balancer: Balancer::Ecmp,
+                trimming: None,
             },
             forwarding: Vec::new(),
             pipeline: None,

@@ -63,6 +63,7 @@ fn network(draw: &mut Draw) -> NetworkConfig {
         frame_bytes_min: 84,
         collective_balancer: balancer(draw),
         background_balancer: balancer(draw),
+        trimming: None,
     }
 }
 

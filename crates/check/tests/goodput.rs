@@ -26,6 +26,7 @@ fn recipe(system: System, workers: u32, payload_bytes: u32, bytes: u64) -> Recip
             frame_bytes_min: 84,
             collective_balancer: Balancer::Ecmp,
             background_balancer: Balancer::Ecmp,
+            trimming: None,
         },
         forwarding: Vec::new(),
         pipeline: None,

@@ -189,6 +189,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
         frame_bytes_min: 84,
         collective_balancer: Balancer::Adaptive { threshold: 0.5 },
         background_balancer: Balancer::Ecmp,
+        trimming: None,
     };
     let (faults, time_limit, demand) = (FaultPlan::default(), Duration::from_ms(100), Demand::MustComplete);
     Recipe {

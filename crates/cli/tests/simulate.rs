@@ -187,6 +187,7 @@ fn every_example_can_be_read_and_small_ones_run() {
         ("rina.toml", 6),
         ("shapes.toml", 24),
         ("sharp.toml", 6),
+        ("trimming.toml", 90),
         ("training.toml", 4),
         ("two-jobs.toml", 8),
         ("workload.toml", 8),

@@ -123,6 +123,7 @@ mod tests {
             frame_bytes_min: 84,
             collective_balancer: Balancer::Ecmp,
             background_balancer: Balancer::Ecmp,
+            trimming: None,
         };
         let topology = Topology::new(&network.shape).unwrap();
         let channels = Channels::new(&topology, &network);

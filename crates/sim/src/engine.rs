@@ -5,6 +5,7 @@ mod connections;
 mod failures;
 mod flows;
 mod generated;
+mod held_back;
 mod outcome;
 mod placing;
 pub(crate) mod processing;
@@ -13,6 +14,7 @@ mod recirculation;
 mod series;
 mod setup;
 mod training;
+mod trimming;
 
 pub use adding::NO_ADDING;
 pub use processing::{BlockMap, NO_CORES, Processing, WorkingMemory};
@@ -241,6 +243,7 @@ where
         }
         shared.into_iter().for_each(|node| simulation.place_shared(node));
         simulation.net.limit(&simulation.scenario.limits);
+        simulation.prepare_trimming();
         simulation.schedule_beginnings();
         Ok(simulation)
     }
@@ -363,7 +366,7 @@ where
         let head = self.net.packets.get(place);
         if link.has(link_flags::COUNTED)
             && link.has(link_flags::TO_HOST)
-            && !head.has(flags::BACKGROUND)
+            && !head.has(flags::BACKGROUND | flags::TRIMMED)
             && let Some(recorder) = &mut self.net.series
         {
             recorder.count_packet(head.job, head.has(flags::ECN));
@@ -373,6 +376,9 @@ where
         {
             tracer.note(self.net.now, self.net.channels.cable(number), head, self.net.packets.rest(place));
             self.net.attention |= tracer.is_full();
+        }
+        if self.net.packets.get(place).has(flags::TRIMMED) {
+            return self.arrive_cut(number, place);
         }
         if link_flags & link_flags::TO_HOST == 0 && self.net.apart.is_some() {
             self.net.look_at_arrival(number, place);
@@ -668,47 +674,6 @@ where
             self.after(self.workers[worker as usize].slot);
         }
         self.arm_starts();
-    }
-
-    fn on_held_back(&mut self) {
-        if self.net.held_back_armed != self.net.now {
-            // Superseded by an earlier look.
-            return;
-        }
-        self.net.held_back_armed = u64::MAX;
-        while let Some((&(time, order), _)) = self.net.held_back.first_key_value() {
-            if time > self.net.now {
-                break;
-            }
-            match self.net.held_back.remove(&(time, order)).expect("the first key") {
-                HeldBack::Arrive(link, sequence, place) => {
-                    if self.net.links[link as usize].has(link_flags::DOWN) {
-                        self.net.drop_packet(place, DropReason::Down);
-                    } else {
-                        self.arrive_numbered(link, sequence, place);
-                    }
-                }
-                HeldBack::Add(link, place) => {
-                    let link = &self.net.links[link as usize];
-                    let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
-                    match link.has(link_flags::DOWN) {
-                        true => self.net.drop_packet(place, DropReason::Down),
-                        false => self.arrive_apart(to, port, flags, place),
-                    }
-                }
-                HeldBack::Handled(task) => self.on_handled(task),
-                HeldBack::Passed(outputs) => self.leave_pipeline(outputs),
-                HeldBack::Leave(link, place) => {
-                    if self.failures.host(self.net.links[link as usize].from.0) == Host::Dead {
-                        self.net.drop_packet(place, DropReason::HostDead);
-                    } else {
-                        let bytes = self.net.packets.get(place).frame_bytes;
-                        self.net.transmit(link, place, bytes);
-                    }
-                }
-            }
-        }
-        self.net.arm_held_back();
     }
 
     /// A source of background traffic may send.

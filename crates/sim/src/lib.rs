@@ -15,6 +15,7 @@
 //! | `link` | drop-tail links with ECN, by busy-until arithmetic |
 //! | `channels` | virtual channels, that share a cable's transmitter |
 //! | `credits` | credits of a lossless link, by time |
+//! | [`trimming`] | packets that are cut where a queue is full, in place of being dropped |
 //! | [`lossless`] | lossless links: credits, two models of a switch, deadlocks |
 //! | [`routing`] | ways of the least cost and load balancers |
 //! | [`faults`] | loss, duplication, reordering, corruption; links, switches and hosts that fail |
@@ -69,6 +70,7 @@ mod tasks;
 pub mod topology;
 pub mod trace;
 pub mod traffic;
+pub mod trimming;
 mod uplinks;
 pub mod vectors;
 pub mod watch;

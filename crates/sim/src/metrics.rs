@@ -459,6 +459,8 @@ pub struct RunResult {
     pub tallies: Vec<Tallies>,
     /// Packets that were marked.
     pub packets_marked: u64,
+    /// Packets that were cut, where switches do that in place of dropping them.
+    pub packets_trimmed: u64,
     /// What the oracle found.
     pub verdict: Verdict,
     /// Broken invariants that nodes reported.

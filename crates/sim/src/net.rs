@@ -25,6 +25,7 @@ use crate::series::Recorder;
 use crate::tasks::{Handling, Task};
 use crate::topology::{Cable, Topology};
 use crate::trace::Tracer;
+use crate::trimming::Trims;
 use crate::uplinks::Uplinks;
 use crate::vectors::{Simulated, Vectors};
 use crate::watch::Watcher;
@@ -63,6 +64,8 @@ pub(crate) enum TxWaiting {
 pub(crate) enum HeldBack {
     /// Arrives at the far end of the link (a reordered packet or a second copy), with its sequence number.
     Arrive(u32, u64, u32),
+    /// What is left of a packet arrives by the link, ahead of what is queued before it.
+    Ahead(u32, u32),
     /// Has arrived by the link, and the switch there has added what came before it.
     Add(u32, u32),
     /// Leaves its host by the link (host noise).
@@ -142,6 +145,8 @@ pub(crate) struct Net<H, O> {
     pub paces: Vec<Pace>,
     /// By link; empty where switches add as fast as their links bring.
     pub adders: Vec<Adder>,
+    /// Packets that were cut, where switches do that.
+    pub trims: Option<Box<Trims>>,
     /// What a core of a switch is handling at the moment.
     pub handling: Option<Handling>,
     pub broken: Vec<&'static str>,
@@ -151,8 +156,7 @@ pub(crate) struct Net<H, O> {
 
 impl<H: Wire, O: Clone> Net<H, O> {
     pub fn new(topology: Topology, channels: Channels, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
-        let network = &scenario.network;
-        let map = &topology.map;
+        let (network, map) = (&scenario.network, &topology.map);
         let mut links = links(&topology, &channels, network);
         let mut faulty = Vec::new();
         if !scenario.faults.links.is_empty() || scenario.faults.strays.probability > 0.0 {
@@ -226,6 +230,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             watch_ps: u64::MAX,
             paces: Vec::new(),
             adders: Vec::new(),
+            trims: None,
             handling: None,
             broken: Vec::new(),
             lost_background: Vec::new(),
@@ -313,6 +318,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             self.release(place);
             self.attention = true;
         }
+        if let Some(trims) = &mut self.trims {
+            trims.forget(place);
+        }
         if self.packets.get(place).has(flags::BACKGROUND) {
             let rest = self.packets.rest(place);
             self.lost_background.push((rest.flow, rest.payload.clone()));
@@ -363,8 +371,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let link = &mut self.links[number as usize];
         let queued = link.busy_until.saturating_sub(self.now);
         if queued + link.send_time_ps(bytes) > link.limit_ps {
-            link.packets_dropped += 1;
-            return self.drop_packet(place, DropReason::QueueFull);
+            return self.overflow(number, place);
         }
         if queued > link.mark_ps {
             self.packets.at(place).flags |= flags::ECN;

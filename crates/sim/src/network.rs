@@ -5,6 +5,7 @@ use crate::routing::Balancer;
 use crate::setup::SetupError;
 use crate::shape::Shape;
 use crate::topology::Topology;
+use crate::trimming::Trimming;
 
 /// A network and how its links behave.
 #[derive(Clone, PartialEq, Debug)]
@@ -13,6 +14,8 @@ pub struct NetworkConfig {
     pub shape: Shape,
     /// Capacity of a switch's queue per port, in bytes, where links drop what they cannot queue.
     pub queue_bytes: u64,
+    /// Whose packets are cut where a queue is full; `None`: all are dropped.
+    pub trimming: Option<Trimming>,
     /// Buffers of a network that loses nothing; `None` for drop-tail queues.
     pub lossless: Option<LosslessConfig>,
     /// A packet that finds more than this queued at a switch is marked, in bytes; `u64::MAX` marks none.
@@ -58,6 +61,10 @@ impl NetworkConfig {
         self.background_balancer.check("network.background_routing", &self.shape, topology)?;
         self.check_uplinks(topology)?;
         let Some(lossless) = self.lossless else { return Ok(()) };
+        if let Some(whose) = self.trimming {
+            let name = if whose == Trimming::All { "all" } else { "hosts" };
+            return Err(SetupError::new("network.trimming", name, "nothing with network.lossless: no queue is ever too full there"));
+        }
         let most = if matches!(self.shape, Shape::Dragonfly { .. }) { CHANNELS_MAX } else { 1 };
         if (1..=most).contains(&lossless.channels) {
             return Ok(());

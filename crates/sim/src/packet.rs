@@ -71,6 +71,10 @@ pub(crate) mod flags {
     pub const BACKGROUND: u8 = 8;
     /// A further copy of the multicast that the packet before it belongs to.
     pub const COPY: u8 = 16;
+    /// What is left of a packet that found a queue full; see `trimming`.
+    pub const TRIMMED: u8 = 32;
+    /// That is on its way back to who made the packet.
+    pub const RETURNS: u8 = 64;
 }
 
 /// Roles of source and destination in one byte.

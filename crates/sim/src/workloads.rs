@@ -27,6 +27,7 @@ pub fn w1(seed: u64) -> Scenario {
             frame_bytes_min: 84,
             collective_balancer: Balancer::Random,
             background_balancer: Balancer::Random,
+            trimming: None,
         },
         jobs: Vec::new(),
         traffic: vec![TrafficConfig {

@@ -30,6 +30,7 @@ fn scenario(traffic: Vec<TrafficConfig>, queue: u64) -> Scenario {
         frame_bytes_min: 84,
         collective_balancer: Balancer::Ecmp,
         background_balancer: Balancer::Ecmp,
+        trimming: None,
     };
     Scenario {
         network,

@@ -33,6 +33,7 @@ fn network(shape: Shape, model: SwitchModel, buffer_bytes: u64) -> NetworkConfig
         frame_bytes_min: 84,
         collective_balancer: Balancer::Ecmp,
         background_balancer: Balancer::Ecmp,
+        trimming: None,
     }
 }
 

@@ -32,6 +32,7 @@ fn network(shape: Shape, balancer: Balancer, queue_frames: u64) -> NetworkConfig
         frame_bytes_min: 84,
         collective_balancer: balancer,
         background_balancer: balancer,
+        trimming: None,
     }
 }
 

@@ -12,3 +12,4 @@ mod made_packets;
 mod results;
 mod routes;
 mod trace;
+mod trimming;

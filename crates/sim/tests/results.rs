@@ -28,6 +28,7 @@ fn scenario(pattern: Pattern, balancer: Balancer, lossless: Option<LosslessConfi
         frame_bytes_min: 84,
         collective_balancer: balancer,
         background_balancer: balancer,
+        trimming: None,
     };
     let traffic = TrafficConfig {
         hosts: (0..64).map(NodeId).collect(),

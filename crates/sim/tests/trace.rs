@@ -24,6 +24,7 @@ fn scenario(lossless: Option<LosslessConfig>, loss: f64) -> Scenario {
         frame_bytes_min: 84,
         collective_balancer: Balancer::Ecmp,
         background_balancer: Balancer::Ecmp,
+        trimming: None,
     };
     let traffic = TrafficConfig {
         hosts: (0..8).map(NodeId).collect(),

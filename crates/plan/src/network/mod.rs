@@ -24,11 +24,14 @@ use fanin_sim::routing::{Balancer, Conga};
 use fanin_sim::scenario::{LinkSpeed, NetworkConfig};
 use fanin_sim::shape::{Shape, Size};
 use fanin_sim::topology::Topology;
+use fanin_sim::trimming::Trimming;
 
 use crate::reading::size::RUN_BYTES_MAX;
 use crate::reading::units::{Count, Rate, Time, bytes_about};
 use crate::reading::{PlanError, Refuse};
-use crate::schema::{Aggregating, AsWired, Cards, Lossless, Network, QUEUE_BYTES_DEFAULT, Routing, ShapeName, SwitchModelName};
+use crate::schema::{
+    Aggregating, AsWired, Cards, Lossless, Network, QUEUE_BYTES_DEFAULT, Routing, ShapeName, SwitchModelName, TrimmingName,
+};
 use file::{Capability, LinkDefaults, NetworkFile};
 use rails::Rails;
 
@@ -69,6 +72,7 @@ pub fn network(refuse: &Refuse<'_>, config: &Network) -> Result<NetworkConfig, P
         frame_bytes_min: small("network.frame_min", config.frame_min.0, 10_000)?,
         collective_balancer: balancers[0],
         background_balancer: balancers[1],
+        trimming: config.trimming.map(|whose| if whose == TrimmingName::All { Trimming::All } else { Trimming::Hosts }),
     })
 }
 

@@ -103,6 +103,7 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("operation_us_p99", ColumnKind::Number),
     ("operation_us_max", ColumnKind::Number),
     ("packets_marked", ColumnKind::Count),
+    ("packets_trimmed", ColumnKind::Count),
     ("events", ColumnKind::Count),
     ("background_gbps", ColumnKind::Number),
     ("simulated_us", ColumnKind::Number),

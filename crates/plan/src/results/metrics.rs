@@ -262,6 +262,7 @@ const RUN: &[Known<RunRecord>] = &[
     Known { key: "operation_us_p99", title: "time of an operation, 99th percentile", unit: "us", value: |run| run.operation_us_p99 },
     Known { key: "operation_us_max", title: "time of the slowest operation", unit: "us", value: |run| run.operation_us_max },
     Known { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
+    Known { key: "packets_trimmed", title: "packets cut", unit: "", value: |run| Some(run.packets_trimmed as f64) },
     Known { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
     Known { key: "link_bytes", title: "bytes on all links", unit: "B", value: |run| Some(run.link_bytes as f64) },
     Known { key: "background_gbps", title: "background goodput per host", unit: "Gb/s", value: |run| Some(run.background_gbps) },

@@ -111,6 +111,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         operation_us_p99: operations.map(|times| times.p99),
         operation_us_max: operations.map(|times| times.max),
         packets_marked: result.packets_marked,
+        packets_trimmed: result.packets_trimmed,
         events: result.events,
         background_gbps: result.background_gbps,
         simulated_us: result.end.as_ps() as f64 / 1e6,

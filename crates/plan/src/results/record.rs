@@ -134,6 +134,9 @@ pub struct RunRecord {
     pub operation_us_max: Option<f64>,
     /// Packets marked (ECN).
     pub packets_marked: u64,
+    /// Packets that were cut where a queue was full; see `network.trimming`.
+    #[serde(default)]
+    pub packets_trimmed: u64,
     /// Events of the simulator.
     pub events: u64,
     /// Payload of background traffic that arrived, per sending host.

@@ -36,7 +36,7 @@ pub use jobs::{Element, FILE_KEY, JOB_KEYS, Job, JobKeys, Placement, ServerPlace
 pub use models::Model;
 pub use named::{PatternName, Routing};
 pub use network::{
-    Aggregating, AsWired, BlockMapName, Cards, Lossless, Network, Processor, QUEUE_BYTES_DEFAULT, ShapeName, SwitchModelName,
+    Aggregating, AsWired, BlockMapName, Cards, Lossless, Network, Processor, QUEUE_BYTES_DEFAULT, ShapeName, SwitchModelName, TrimmingName,
 };
 pub use noise::{Noise, NoiseDelay};
 pub use plot::{Plot, PlotKind};

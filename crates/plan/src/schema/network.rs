@@ -66,6 +66,8 @@ pub struct Network {
     pub global_latency: Option<Time>,
     /// Capacity of a switch's queue per port, where what finds no room is dropped.
     pub queue: Option<Bytes>,
+    /// Whose packets are cut where a queue is full, so that they are soon sent again; all are dropped where it is not given.
+    pub trimming: Option<TrimmingName>,
     /// Buffers of a network that loses nothing, in place of `queue`.
     pub lossless: Option<Lossless>,
     /// What switches compute with; they add in no time where it is not given.
@@ -131,6 +133,16 @@ pub enum Aggregating {
 pub enum AsWired {
     /// The network's file says it.
     File,
+}
+
+/// `trimming`: see [`fanin_sim::trimming`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrimmingName {
+    /// What hosts have made.
+    Hosts,
+    /// What switches have made as well.
+    All,
 }
 
 /// `lossless`: links with credits for finite buffers.

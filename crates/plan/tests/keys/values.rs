@@ -22,6 +22,7 @@ const fn with(with: &'static [&'static str], value: &'static str) -> Try {
 const LOSS: &str = "faults.links=[{ loss = 0.05 }]";
 const DEAD: &[&str] = &["faults.timed=[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]"];
 const TRAFFIC: &str = "traffic=[{ pattern = \"uniform\", hosts = \"all\", messages = 4 }]";
+const FULL: &[&str] = &["network.queue=\"1200B\"", TRAFFIC];
 const MARKS: &str = "network.ecn=\"2KiB\"";
 const DCQCN: &[&str] = &["jobs.0.congestion=dcqcn", MARKS, TRAFFIC];
 const DCQCN_LONG: &[&str] = &["jobs.0.congestion=dcqcn", MARKS, TRAFFIC, "jobs.0.operations=40"];
@@ -62,6 +63,7 @@ pub const NETWORK: &[Key] = &[
     ("global_rate", &[bare("\"50Gb/s\""), with(&[DRAGONFLY], "\"20Gb/s\"")]),
     ("global_latency", &[bare("\"900ns\""), with(&[DRAGONFLY], "\"900ns\"")]),
     ("queue", &[with(&[TRAFFIC], "\"1200B\""), with(&[LOSSLESS, UNRELIABLE], "\"64KiB\"")]),
+    ("trimming", &[with(FULL, "\"all\""), with(FULL, "\"hosts\"")]),
     ("lossless", &[bare("{ model = \"output-queued\", input = \"2KiB\" }")]),
     ("processor", &[bare("{ cores = 4, packet_time = \"200ns\" }")]),
     ("hardware", &[bare("{ aggregation_rate = \"20Gb/s\" }")]),

@@ -155,6 +155,7 @@ where
             }
         }
         self.net.lose_slots(switch.0);
+        self.net.forget_kept(switch.0);
         if let Some(recorder) = &mut self.net.series {
             recorder.lose_all((switch.0 - self.net.topology.map.hosts()) as usize, self.net.now);
         }

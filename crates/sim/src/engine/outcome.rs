@@ -82,6 +82,7 @@ where
             counters: self.net.counters,
             tallies: self.net.tallies,
             packets_marked: self.net.packets_marked,
+            packets_trimmed: self.net.trims.as_ref().map_or(0, |trims| trims.count),
             verdict,
             broken: self.net.broken,
             background_bytes,

@@ -113,8 +113,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             return self.drop_packet(place, DropReason::Down);
         }
         if !link.has_room(bytes, self.now) {
-            link.packets_dropped += 1;
-            return self.drop_packet(place, DropReason::QueueFull);
+            return self.overflow(number, place);
         }
         if link.queued_ps(self.now) > link.mark_ps {
             self.packets.at(place).flags |= flags::ECN;

@@ -212,6 +212,7 @@ impl Run {
             frame_bytes_min: 84,
             collective_balancer: Balancer::Random,
             background_balancer: Balancer::Random,
+            trimming: None,
         };
         Run {
             network,
