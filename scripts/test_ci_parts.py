@@ -98,5 +98,17 @@ class Parts(unittest.TestCase):
         self.assertIn("lint", said.getvalue())
 
 
+class Nightly(unittest.TestCase):
+    """What runs at night."""
+
+    def test_each_system_has_a_campaign(self) -> None:
+        matrix = re.search(r"^ +system: \[(.*)\]$", (ROOT / ".github/workflows/nightly.yml").read_text(), re.MULTILINE)
+        systems = re.search(r"^System: TypeAlias = Literal\[\n(.*?)^\]", (ROOT / "python/fanin/_systems.py").read_text(), re.MULTILINE | re.DOTALL)
+        assert matrix is not None and systems is not None
+        known = re.findall(r'"([a-z0-9-]+)"', systems[1])
+        self.assertGreater(len(known), 10)
+        self.assertEqual(sorted(matrix[1].split(", ")), sorted([*known, "all"]))
+
+
 if __name__ == "__main__":
     unittest.main()
