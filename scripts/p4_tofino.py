@@ -22,6 +22,7 @@ BUILDS: dict[str, tuple[str, str, Sequence[str]]] = {
     "switchml on Tofino 2": ("switchml", "tofino2", ("SWITCHML_CELLS=4096",)),
     "canary": ("canary", "tofino2", ("CANARY_PLACE_BITS=12",)),
     "atp": ("atp", "tofino2", ()),
+    "rina": ("rina", "tofino", ()),
 }
 #: Of a stage: blocks of SRAM and TCAM, stateful units, gateways, instructions, bits of hashes, bytes of the match crossbars, tables.
 OF_STAGE = {
