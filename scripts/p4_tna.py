@@ -336,11 +336,34 @@ def commands_of_atp(text: str, defines: dict[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
+#: The first operation of a trace.
+FIRST_OPERATION = 0xFFFE
+
+
+def commands_of_rina(text: str, defines: dict[str, int]) -> str:
+    """The control plane's commands for Rina's program: members by 16 bits, who calls itself what, and an operation before the first."""
+    del defines
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("table_set_default own set_own "):
+            all_ = int(line.split()[3])
+            line = f"table_set_default own set_own {all_ ^ 0xFFFF}"
+            lines.append(f"table_set_default onward find_onward {all_ + 1}")
+        if line.startswith("table_add member set_member "):
+            port, _, bit, number, node = line.split()[3:]
+            line = f"table_add member set_member {port} => {bit} {int(bit) ^ 0xFFFF} {node}"
+            lines += [f"table_add named name_it {port} {number} =>", f"table_add home is_for_sender {port} {node} =>"]
+        lines.append(line)
+    lines.append(f"register_write operations 0 {FIRST_OPERATION - 1}")
+    return "\n".join(lines) + "\n"
+
+
 #: By program, what makes its commands of those for v1model.
 COMMANDS: dict[str, Callable[[str, dict[str, int]], str]] = {
     "switchml": commands_of_switchml,
     "canary": commands_of_canary,
     "atp": commands_of_atp,
+    "rina": commands_of_rina,
 }
 
 #: A packet: when it comes, by which port, its frame.
@@ -429,11 +452,28 @@ def seen_of_atp(packets: Sequence[Coming], formats: Formats, defines: dict[str, 
             yield at, port, frame
 
 
+#: A packet of Rina with elements: Ethernet, its headers, 64 integers.
+RINA_BYTES = 14 + 16 + 8 + 4 * 64
+#: The least length of a frame.
+FRAME_BYTES_MIN = 60
+
+
+def seen_of_rina(packets: Sequence[Coming], formats: Formats, defines: dict[str, int], switch: dict[str, Any]) -> Iterator[Coming]:
+    """Packets that the program in TNA judges as the state machine does: filled up to the least length, and of no wrong length else."""
+    del formats, defines, switch
+    for at, port, frame in packets:
+        filled = frame.ljust(FRAME_BYTES_MIN, b"\0")
+        due = {1: FRAME_BYTES_MIN, 3: RINA_BYTES, 5: RINA_BYTES}.get(filled[14], len(filled))
+        if filled[12:14] != b"\x88\xb5" or len(filled) == due:
+            yield at, port, filled
+
+
 #: By program, the packets of a trace that are played.
 SEEN: dict[str, Callable[[Sequence[Coming], Formats, dict[str, int], dict[str, Any]], Iterator[Coming]]] = {
     "switchml": seen_of_switchml,
     "canary": seen_of_canary,
     "atp": seen_of_atp,
+    "rina": seen_of_rina,
 }
 
 
@@ -444,8 +484,13 @@ def of_canary(switch: dict[str, Any]) -> dict[str, int]:
     return {"CANARY_PLACE_BITS": bits, "SHARD_PORTS": -(-len(switch["neighbours"]) // switch["shards"])}
 
 
+def of_rina(switch: dict[str, Any]) -> dict[str, int]:
+    """What Rina's program is compiled with for a switch."""
+    return {"RINA_WINDOW_BITS": switch["window"].bit_length() - 1}
+
+
 #: By program, what it is compiled with for a switch, which may be changed for it.
-SIZES: dict[str, Callable[[dict[str, Any]], dict[str, int]]] = {"canary": of_canary}
+SIZES: dict[str, Callable[[dict[str, Any]], dict[str, int]]] = {"canary": of_canary, "rina": of_rina}
 #: By program and type of Ethernet: bytes of packets that are shorter here.
 SHORT = {("canary", CLOCK): 22}
 

@@ -20,8 +20,10 @@ COMPILER = "p4c-barefoot"
 BUILDS: dict[str, tuple[str, str, Sequence[str]]] = {
     "switchml": ("switchml", "tofino", ("SWITCHML_CELLS=4096",)),
     "switchml on Tofino 2": ("switchml", "tofino2", ("SWITCHML_CELLS=4096",)),
-    "canary": ("canary", "tofino2", ("CANARY_PLACE_BITS=12",)),
-    "atp": ("atp", "tofino2", ()),
+    "canary": ("canary", "tofino", ("CANARY_PLACE_BITS=12",)),
+    "canary as the prototype": ("canary", "tofino", ("CANARY_PLACE_BITS=15", "PASSES=1")),
+    "atp": ("atp", "tofino", ()),
+    "rina": ("rina", "tofino", ()),
 }
 #: Of a stage: blocks of SRAM and TCAM, stateful units, gateways, instructions, bits of hashes, bytes of the match crossbars, tables.
 OF_STAGE = {

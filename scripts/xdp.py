@@ -242,17 +242,25 @@ def compiled(name: str, folder: str) -> str:
 CONTENDERS = {"user space": (False, False), "user space, behind a program": (False, True), "kernel": (True, False)}
 
 
-def bench(rounds: int, ranks: int) -> None:
+#: Jobs of a measurement, by name.
+CASES = {
+    "4 KiB": ["--dtype", "i32", "--sizes", "4KiB", "--iterations", "1000"],
+    "1 MiB": ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"],
+    "1 MiB, tree": ["tree", str(1 << 20), "20", "0"],
+    "4 KiB, canary": ["canary", str(4 << 10), "500", "0"],
+    "1 MiB, canary": ["canary", str(1 << 20), "20", "0"],
+}
+
+
+def bench(rounds: int, ranks: int, loss: bool, chosen: Sequence[str]) -> None:
     """All contenders in turns."""
-    cases = [
-        ("4 KiB", ["--dtype", "i32", "--sizes", "4KiB", "--iterations", "1000"]),
-        ("1 MiB", ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
-        ("1 MiB, tree", ["tree", str(1 << 20), "20", "0"]),
-    ]
+    cases = [(name, options) for name, options in CASES.items() if not chosen or name in chosen]
     os.environ["FANIN_PAYLOAD"] = "1408"
     found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     with tempfile.TemporaryDirectory() as folder, Net(ranks) as net:
         passing = compiled("pass", folder)
+        if loss:
+            net.lose(compiled("loss", folder))
         for _ in range(rounds):
             for name, options in cases:
                 for who, (xdp, behind) in CONTENDERS.items():
@@ -288,6 +296,8 @@ def main() -> int:
     parser.add_argument("device", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--loss", action="store_true", help="bench: 2 %% of packets are lost in each direction")
+    parser.add_argument("--case", action="append", default=[], choices=list(CASES), help="bench: this one; all if it is not given")
     args = parser.parse_args()
     try:
         if args.what == "gro":
@@ -295,7 +305,7 @@ def main() -> int:
         elif args.what == "check":
             check()
         else:
-            bench(args.rounds, args.ranks)
+            bench(args.rounds, args.ranks, args.loss, args.case)
     except Failed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

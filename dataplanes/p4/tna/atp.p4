@@ -35,12 +35,18 @@ struct meta_t {
     bit<32> tag;         // job and fragment
     bit<1> asks;         // sent again, or lost elsewhere: takes no aggregator
     bit<1> alone;        // no other worker is at this switch
+    bit<1> is_member;    // a worker of ours sends it
+    bit<1> is_server;    // a server of ours does
+    bit<16> group;       // the workers of that server
+    bit<1> is_sound;     // the format is one of those
+    bit<1> inside;       // the index is an aggregator's
+    bit<1> matches;      // and so is the second one
+    bit<1> other;        // goes another way than a contribution
     bit<4> owner;        // whose the aggregator is: the predicate of `owners`
     bit<32> before;      // who was missing
     bit<32> open;        // the packet's workers, where they were missing
     bit<32> after;       // who is missing
     bit<1> carries;      // what the aggregator held
-    bit<8> flushed;      // or complete
     bit<8> same_app;
     bit<8> late;
     bit<8> col;
@@ -238,18 +244,42 @@ control Aggregator(inout headers_t hdr, inout meta_t meta, inout bit<8> step) {
             held = hdr.atp.app;
         }
     };
-    RegisterAction<bit<8>, bit<16>, bit<8>>(lates) put_late = {
-        void apply(inout bit<8> held, out bit<8> result) {
-            held = meta.flushed;
-            result = held;
+    action see_app() { meta.same_app = put_app.execute(hdr.pass.cell); }
+    table use_apps {
+        key = { step: exact; }
+        actions = { see_app; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            STEP_TAKES: see_app();
         }
+        size = 1;
+    }
+
+#define LATE(name, value)                                                      \
+    RegisterAction<bit<8>, bit<16>, bit<8>>(lates) name = {                    \
+        void apply(inout bit<8> held, out bit<8> result) {                     \
+            result = held;                                                     \
+            held = value;                                                      \
+        }                                                                      \
     };
-    RegisterAction<bit<8>, bit<16>, bit<8>>(lates) take_late = {
-        void apply(inout bit<8> held, out bit<8> result) {
-            result = held;
-            held = 0;
+    LATE(put_late, 1)
+    LATE(take_late, 0)
+    action late_put() { put_late.execute(hdr.pass.cell); }
+    action late_clear() { take_late.execute(hdr.pass.cell); }
+    action late_take() { meta.late = take_late.execute(hdr.pass.cell); }
+    table use_lates {
+        key = { step: exact; meta.before: ternary; }
+        actions = { late_put; late_clear; late_take; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (STEP_TAKES, _): late_take();
+            (STEP_COLLIDES, FLUSHED): late_put();
+            (STEP_COLLIDES, 0): late_put();
+            (STEP_COLLIDES, _): late_clear();
         }
-    };
+        size = 4;
+    }
+
 #define MARK(name)                                                             \
     RegisterAction<bit<8>, bit<16>, bit<8>>(name##s) put_##name = {            \
         void apply(inout bit<8> held, out bit<8> result) {                     \
@@ -262,50 +292,66 @@ control Aggregator(inout headers_t hdr, inout meta_t meta, inout bit<8> step) {
             held = held | meta.name;                                           \
             result = held;                                                     \
         }                                                                      \
-    };
+    };                                                                         \
+    RegisterAction<bit<8>, bit<16>, bit<8>>(name##s) see_##name = {            \
+        void apply(inout bit<8> held, out bit<8> result) {                     \
+            result = held;                                                     \
+        }                                                                      \
+    };                                                                         \
+    action name##_put() { meta.met_##name = put_##name.execute(hdr.pass.cell); } \
+    action name##_add() { meta.met_##name = add_##name.execute(hdr.pass.cell); } \
+    action name##_see() { meta.met_##name = see_##name.execute(hdr.pass.cell); }
     MARK(col)
     MARK(ecn)
+    RegisterAction<bit<8>, bit<16>, bit<8>>(cols) tell = {
+        void apply(inout bit<8> held, out bit<8> result) {
+            held = 1;
+            result = held;
+        }
+    };
+    action col_tell() { meta.met_col = tell.execute(hdr.pass.cell); }
 
-    action told_late() {
-        meta.col = meta.col | meta.late;
+    // A job goes round its aggregators: what one met too late to be told is told the next time. What was flushed or has come before adds no mark.
+    table use_cols {
+        key = { step: exact; meta.same_app: ternary; meta.late: ternary; meta.before: ternary; meta.open: ternary; }
+        actions = { col_put; col_add; col_see; col_tell; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (STEP_TAKES, 1, 1, _, _): col_tell();
+            (STEP_TAKES, _, _, _, _): col_put();
+            (STEP_COLLIDES, _, _, _, _): col_tell();
+            (STEP_OURS, _, _, FLUSHED, _): col_see();
+            (STEP_OURS, _, _, _, _): col_add();
+            (STEP_ASKS, _, _, FLUSHED, _): col_see();
+            (STEP_ASKS, _, _, _, 0): col_see();
+            (STEP_ASKS, _, _, _, _): col_add();
+        }
+        size = 8;
     }
-    table to_tell {
-        actions = { told_late; }
-        const default_action = told_late();
-        size = 1;
+    table use_ecns {
+        key = { step: exact; meta.before: ternary; meta.open: ternary; }
+        actions = { ecn_put; ecn_add; ecn_see; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (STEP_TAKES, _, _): ecn_put();
+            (STEP_OURS, FLUSHED, _): ecn_see();
+            (STEP_OURS, _, _): ecn_add();
+            (STEP_ASKS, FLUSHED, _): ecn_see();
+            (STEP_ASKS, _, 0): ecn_see();
+            (STEP_ASKS, _, _): ecn_add();
+        }
+        size = 8;
     }
 
     apply {
         use_owners.apply();
         see_owner.apply();
         use_missing.apply();
+        use_apps.apply();
         to_find_open.apply();
-        if (meta.before == FLUSHED) {
-            meta.flushed = 1;
-        } else if (meta.before == 0) {
-            meta.flushed = 1;
-        }
-        if (step == STEP_TAKES) {
-            // A job goes round its aggregators: what one met too late to be told is told the next time.
-            meta.same_app = put_app.execute(hdr.pass.cell);
-            meta.late = take_late.execute(hdr.pass.cell);
-            if (meta.same_app == 1) {
-                to_tell.apply();
-            }
-            meta.met_col = put_col.execute(hdr.pass.cell);
-            meta.met_ecn = put_ecn.execute(hdr.pass.cell);
-        } else if (step == STEP_COLLIDES) {
-            put_late.execute(hdr.pass.cell);
-            meta.col = 1;
-            put_col.execute(hdr.pass.cell);
-        } else if (step == STEP_OURS || step == STEP_ASKS) {
-            if (meta.before == FLUSHED || (step == STEP_ASKS && meta.open == 0)) {
-                meta.col = 0;
-                meta.ecn = 0;
-            }
-            meta.met_col = add_col.execute(hdr.pass.cell);
-            meta.met_ecn = add_ecn.execute(hdr.pass.cell);
-        }
+        use_lates.apply();
+        use_cols.apply();
+        use_ecns.apply();
     }
 }
 
@@ -329,6 +375,7 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
         meta.rest = rest;
         meta.others = others;
         meta.alone = alone;
+        meta.is_member = 1;
         hdr.pass.target = server_port;
     }
     @name(".member")
@@ -339,14 +386,15 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
             hdr.atp.workers: exact;
             hdr.atp.bitmap: exact;
         }
-        actions = { @name(".contribute") contribute; discard; }
-        const default_action = discard();
+        actions = { @name(".contribute") contribute; NoAction; }
+        const default_action = NoAction();
         size = 4096;
     }
 
     /* a2tp 5.2: what comes from a job's server goes to all its workers. */
     action from_server(bit<16> group) {
-        manager.mcast_grp_a = group;
+        meta.group = group;
+        meta.is_server = 1;
     }
     @name(".server")
     table server {
@@ -354,8 +402,8 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
             standard.ingress_port: exact;
             hdr.atp.app: exact;
         }
-        actions = { @name(".from_server") from_server; discard; }
-        const default_action = discard();
+        actions = { @name(".from_server") from_server; NoAction; }
+        const default_action = NoAction();
         size = 4096;
     }
 
@@ -371,7 +419,9 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
         size = 4096;
     }
 
-    action sound() { }
+    action sound() {
+        meta.is_sound = 1;
+    }
     /* A format that a worker or a server of ours sends. */
     table form {
         key = {
@@ -391,7 +441,9 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
         }
         size = 4;
     }
-    action within() { }
+    action within() {
+        meta.inside = 1;
+    }
     table is_within {
         key = { hdr.atp.index: range; }
         actions = { within; NoAction; }
@@ -411,6 +463,79 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
         actions = { find_second; }
         const default_action = find_second();
         size = 1;
+    }
+
+    action mark(bit<1> asks, bit<8> ecn, bit<8> col) {
+        meta.asks = asks;
+        meta.ecn = ecn;
+        meta.col = col;
+    }
+    action mark_congested(bit<1> asks, bit<8> col) {
+        hdr.atp.ecn = 1;
+        meta.asks = asks;
+        meta.ecn = 1;
+        meta.col = col;
+    }
+    // One table, for each `if` in front of what decides is a stage.
+#define MARKS(resend, collision, asks)                                     \
+            (resend, collision, 0, 3, _): mark_congested(asks, 0);         \
+            (resend, collision, 1, 3, _): mark_congested(asks, 1);         \
+            (resend, collision, 0, _, 0): mark(asks, 0, 0);                \
+            (resend, collision, 0, _, 1): mark(asks, 1, 0);                \
+            (resend, collision, 1, _, 0): mark(asks, 0, 1);                \
+            (resend, collision, 1, _, 1): mark(asks, 1, 1);
+    table marks {
+        key = {
+            hdr.atp.resend: exact;
+            hdr.atp.collision: exact;
+            hdr.atp.col: exact;
+            hdr.ipv4.service[1:0]: ternary @name("congestion");
+            hdr.atp.ecn: ternary;
+        }
+        actions = { mark; mark_congested; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            MARKS(0, 0, 0) MARKS(0, 1, 1) MARKS(1, 0, 1) MARKS(1, 1, 1)
+        }
+        size = 24;
+    }
+
+    action acknowledge(bit<8> next) {
+        meta.other = 1;
+        manager.mcast_grp_a = meta.group;
+        step = next;
+    }
+    // a2tp 5.1, step 1: what is no fixed point is the server's to add.
+    action pass_by() {
+        hdr.pass.then = THEN_PORT;
+    }
+    action contribution(bit<8> next) {
+        step = next;
+    }
+    // What a packet is. Its keys are found side by side.
+    table enter {
+        key = {
+            meta.is_sound: exact;
+            meta.matches: exact;
+            hdr.atp.ack: exact;
+            meta.inside: ternary;
+            hdr.atp.overflow: ternary;
+            meta.asks: ternary;
+            meta.alone: ternary;
+            meta.is_server: ternary;
+            meta.is_member: ternary;
+        }
+        actions = { acknowledge; pass_by; contribution; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (1, 1, 1, 1, 0, _, _, 1, _): acknowledge(STEP_ACK);
+            (1, 1, 1, _, _, _, _, 1, _): acknowledge(STEP_NONE);
+            (1, 1, 0, 1, 1, _, _, _, 1): pass_by();
+            (1, 1, 0, 1, 0, 1, _, _, 1): contribution(STEP_LOOK);
+            (1, 1, 0, 1, 0, _, 1, _, 1): contribution(STEP_LOOK);
+            (1, 1, 0, 1, 0, _, _, _, 1): contribution(STEP_TAKE);
+        }
+        size = 8;
     }
 
     action send() {
@@ -500,8 +625,6 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
 
     apply {
         bit<1> again = 0;
-        bit<1> other = 0;  // goes another way than a contribution
-        bit<1> inside = 0; // the index is an aggregator's
         step = STEP_NONE;
         if (!hdr.pass.isValid()) {
             hdr.pass.setValid();
@@ -513,54 +636,20 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
             hdr.pass.cell = 0;
             meta.now = parsed.global_tstamp[47:16]; // units of 65.536 us
             if (!hdr.atp.isValid()) {
-                other = 1;
+                meta.other = 1;
                 forward.apply();
             } else if (parsed.parser_err == PARSER_ERROR_OK) {
                 to_find_second.apply();
                 meta.tag = hdr.atp.app ++ hdr.atp.seq;
-                if (hdr.atp.resend == 1) {
-                    meta.asks = 1;
+                marks.apply();
+                is_within.apply();
+                form.apply();
+                server.apply();
+                member.apply();
+                if (hdr.atp.second_index == meta.second) {
+                    meta.matches = 1;
                 }
-                if (hdr.atp.collision == 1) {
-                    meta.asks = 1;
-                }
-                if (hdr.ipv4.service[1:0] == 3) {
-                    hdr.atp.ecn = 1;
-                }
-                if (hdr.atp.ecn == 1) {
-                    meta.ecn = 1;
-                }
-                if (hdr.atp.col == 1) {
-                    meta.col = 1;
-                }
-                if (is_within.apply().hit) {
-                    inside = 1;
-                }
-                bit<1> is_sound = 0;
-                if (form.apply().hit) {
-                    if (hdr.atp.second_index == meta.second) {
-                        is_sound = 1;
-                    }
-                }
-                if (is_sound == 1 && hdr.atp.ack == 1) {
-                    if (server.apply().hit) {
-                        other = 1;
-                        if (hdr.atp.overflow == 0 && inside == 1) {
-                            step = STEP_ACK;
-                        }
-                    }
-                } else if (is_sound == 1 && inside == 1) {
-                    if (member.apply().hit) {
-                        if (hdr.atp.overflow == 1) {
-                            // a2tp 5.1, step 1: what is no fixed point is the server's to add.
-                            hdr.pass.then = THEN_PORT;
-                        } else if (meta.asks == 1 || meta.alone == 1) {
-                            step = STEP_LOOK;
-                        } else {
-                            step = STEP_TAKE;
-                        }
-                    }
-                }
+                enter.apply();
             }
             if (step != STEP_NONE) {
                 aggregator.apply(hdr, meta, step);
@@ -581,7 +670,7 @@ control AtpIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrinsic_
 #endif
             one_pass.apply(hdr.pass, hdr.elements, again);
         }
-        if (other == 0) {
+        if (meta.other == 0) {
             if (again == 1) {
                 manager.ucast_egress_port = AGAIN_PORT;
             } else if (hdr.pass.then == THEN_PORT) {

@@ -56,8 +56,10 @@ struct meta_t {
     bit<16> own_number;
     bit<16> timeout;     // scans until a block is sent on
     bit<16> lifetime;    // scans until a descriptor that was sent on is given up
-    bit<32> ports0;      // all there are
-    bit<32> ports1;
+    bit<16> ports0;      // all there are
+    bit<16> ports1;
+    bit<16> ports2;
+    bit<16> ports3;
     bit<8> last;         // number of the last pass
     bit<16> last_cell;   // the first cell of that pass
     bit<1> is_own;
@@ -77,8 +79,7 @@ struct meta_t {
     bit<32> id;
     bit<32> leader;
     bit<16> hosts;
-    bit<32> stray0;
-    bit<32> stray1;
+    bit<16> stray;       // ports of a restoration that there are not
     bit<16> set;         // ports of a shard
 }
 
@@ -172,8 +173,10 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
         meta.lifetime = lifetime;
         meta.last = last;
         meta.last_cell = last_cell;
-        meta.ports0 = ports[31:0];
-        meta.ports1 = ports[63:32];
+        meta.ports0 = ports[15:0];
+        meta.ports1 = ports[31:16];
+        meta.ports2 = ports[47:32];
+        meta.ports3 = ports[63:48];
     }
 
     // `descriptors` and `width` are the program's: CANARY_PLACE_BITS, SHARD_PORTS.
@@ -255,26 +258,32 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
             hdr.canary.switch_addr: ternary;
             hdr.canary.children: ternary;
             hdr.canary.dst: ternary;
+            meta.left: ternary;
+            meta.stray: ternary;
+            parsed.parser_err: ternary;
         }
         actions = { pass_on; restore; is_reduce; is_down; NoAction; }
         const default_action = NoAction();
         const entries = {
-            (CANARY_FAILED, _, _, _, _, _, _, _, _, _): pass_on();
-            (CANARY_RESTORE, 1, 1, 0, 0, 0, 0, 0, 0 &&& 0xfffc0000, _): restore();
-            (CANARY_RESTORE, 1, _, _, _, _, _, _, _, _): NoAction();
-            (_, _, 1, _, _, _, _, _, _, _): pass_on();
-            (CANARY_BROADCAST, _, 0, 1, 0, 0, 0, 0, 0, 0): is_down();
-            (CANARY_REDUCE, _, 0, 0, 0, 0, _, _, _, _): NoAction();
-            (CANARY_REDUCE, _, 0, 0, 0, _, _, 0, 0, _): is_reduce();
+            (CANARY_FAILED, _, _, _, _, _, _, _, _, _, _, _, _): pass_on();
+            (CANARY_RESTORE, 1, 1, 0, 0, 0, 0, 0, 0 &&& 0xfffc0000, _, _, 0, _): restore();
+            (CANARY_RESTORE, 1, _, _, _, _, _, _, _, _, _, _, _): NoAction();
+            (_, _, 1, _, _, _, _, _, _, _, _, _, _): pass_on();
+            (CANARY_BROADCAST, _, 0, 1, 0, 0, 0, 0, 0, 0, _, _, _): is_down();
+            (CANARY_REDUCE, _, 0, 0, 0, 0, _, _, _, _, _, _, _): NoAction();
+            (CANARY_REDUCE, _, 0, 0, 0, _, _, _, _, _, 0x8000 &&& 0x8000, _, _): NoAction();
+            (CANARY_REDUCE, _, 0, 0, 0, _, _, 0, 0, _, _, _, PARSER_ERROR_OK): is_reduce();
         }
         size = 8;
     }
 
     // `canary 5.6`: the sum for children whom a collision kept out of the descriptor. A shard here has 16 ports, whatever the groups have.
-    action restore_shard0() { hdr.pass.ports0[15:0] = hdr.canary.children[15:0]; }
-    action restore_shard1() { hdr.pass.ports0[31:16] = hdr.canary.children[15:0]; }
-    action restore_shard2() { hdr.pass.ports1[15:0] = hdr.canary.children[15:0]; }
-    action restore_shard3() { hdr.pass.ports1[31:16] = hdr.canary.children[15:0]; }
+#define RESTORE(n, word, high, low)                                         \
+    action restore_shard##n() {                                                    \
+        hdr.pass.ports##word[high:low] = hdr.canary.children[15:0];                 \
+        meta.stray = hdr.canary.children[15:0] & ~meta.ports##n;                   \
+    }
+    RESTORE(0, 0, 15, 0) RESTORE(1, 0, 31, 16) RESTORE(2, 1, 15, 0) RESTORE(3, 1, 31, 16)
     table restored {
         key = { hdr.canary.children[31:16]: exact @name("shard"); }
         actions = { restore_shard0; restore_shard1; restore_shard2; restore_shard3; NoAction; }
@@ -286,15 +295,6 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
             3: restore_shard3();
         }
         size = 4;
-    }
-    action find_strays() {
-        meta.stray0 = hdr.pass.ports0 & ~meta.ports0;
-        meta.stray1 = hdr.pass.ports1 & ~meta.ports1;
-    }
-    table strays {
-        actions = { find_strays; }
-        const default_action = find_strays();
-        size = 1;
     }
 
     // In tables of their own, for each is a stage's: the compiler would make one expression of them. 16 bits, as in the header: no field gets
@@ -319,25 +319,37 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
 
     // Canary 4.2: one shard of the ports after the other; `target` is the shard's number. Each group but those of the last shard has the packet
     // come by again. So this header goes along, and is taken off on the way out.
-    // A hash, for only that has bits of a word in another container.
-#define SHARD(n, word, at)                                                                       \
-    Hash<bit<16>>(HashAlgorithm_t.IDENTITY) set##n;                                              \
-    action shard##n() {                                                                          \
-        meta.set = set##n.get({ hdr.pass.ports##word[(at + 1) * SHARD_PORTS - 1:at * SHARD_PORTS] });  \
+    // A hash, for only that has bits of a word in another container. A shard's ports are always the lowest bits: those of the next one are shifted
+    // there. With a hash for each shard, 8 tables and their hashes fill two stages, and elements find no place there.
+    Hash<bit<16>>(HashAlgorithm_t.IDENTITY) low_ports;
+    action find_set() {
+        meta.set = low_ports.get({ hdr.pass.ports0[SHARD_PORTS - 1:0] });
     }
-    SHARD(0, 0, 0) SHARD(1, 0, 1) SHARD(2, 0, 2) SHARD(3, 0, 3)
-    SHARD(4, 1, 0) SHARD(5, 1, 1) SHARD(6, 1, 2) SHARD(7, 1, 3)
+    table to_find_set {
+        actions = { find_set; }
+        const default_action = find_set();
+        size = 1;
+    }
     action find_group(bit<16> first, bit<16> next) {
         manager.mcast_grp_a = meta.set + first;
         hdr.pass.target = next;
+        hdr.pass.ports0 = hdr.pass.ports0 >> SHARD_PORTS;
+    }
+    // Four shards are in a word.
+    action find_last_group(bit<16> first, bit<16> next) {
+        manager.mcast_grp_a = meta.set + first;
+        hdr.pass.target = next;
+        hdr.pass.ports0 = hdr.pass.ports1;
     }
     table group {
         key = { hdr.pass.target: exact; }
-        actions = { find_group; drop; }
+        actions = { find_group; find_last_group; drop; }
         const default_action = drop();
 #define GROUPS(n) n: find_group(1 + (n << SHARD_PORTS), n + 1);
         const entries = {
-            GROUPS(0) GROUPS(1) GROUPS(2) GROUPS(3) GROUPS(4) GROUPS(5) GROUPS(6) GROUPS(7)
+            GROUPS(0) GROUPS(1) GROUPS(2)
+            3: find_last_group(1 + (3 << SHARD_PORTS), 4);
+            GROUPS(4) GROUPS(5) GROUPS(6) GROUPS(7)
         }
         size = 8;
     }
@@ -358,15 +370,7 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
                 hdr.canary.bypass = 0;
                 hdr.canary.multicast = 1;
                 hdr.canary.kind = CANARY_BROADCAST;
-                // Not one table, which has 32 bits of hashes.
-                if (hdr.pass.target == 0) { shard0(); }
-                else if (hdr.pass.target == 1) { shard1(); }
-                else if (hdr.pass.target == 2) { shard2(); }
-                else if (hdr.pass.target == 3) { shard3(); }
-                else if (hdr.pass.target == 4) { shard4(); }
-                else if (hdr.pass.target == 5) { shard5(); }
-                else if (hdr.pass.target == 6) { shard6(); }
-                else { shard7(); }
+                to_find_set.apply();
                 group.apply();
             } else if (hdr.pass.then != THEN_ROUTE || meta.has_way == 0) {
                 drop();
@@ -393,24 +397,13 @@ control CanaryIngress(inout headers_t hdr, inout meta_t meta, in ingress_intrins
                     hdr.pass.cell = (bit<16>) hash_of_id.get({ hdr.canary.id });
                     to_subtract.apply();
                     without_leader.apply();
-                    form.apply();
-                    if (hdr.pass.step == STEP_REDUCE) {
-                        if (meta.left[15:15] == 1 || parsed.parser_err != PARSER_ERROR_OK) {
-                            hdr.pass.step = STEP_NONE;
-                        }
-                    }
-                    if (hdr.pass.then == THEN_SHARD) {
+                    // Before what decides, which would else begin behind it.
+                    if (hdr.canary.kind == CANARY_RESTORE) {
                         restored.apply();
-                        strays.apply();
-                        if (meta.stray0 != 0) {
-                            hdr.pass.then = THEN_DROP;
-                        }
-                        if (meta.stray1 != 0) {
-                            hdr.pass.then = THEN_DROP;
-                        }
                     } else {
                         one_hot.apply();
                     }
+                    form.apply();
                 } else if (hdr.clock.isValid()) {
                     generator.apply();
                     if (meta.is_clock == 1) {

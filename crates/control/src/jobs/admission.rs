@@ -117,9 +117,13 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     if config.fabric.is_none() && !sums_nothing && !is_for_one_switch(&wish.system) {
         // As the request has it.
         let system = serde_json::to_string(&wish.system).unwrap_or_else(|_| wish.system.name().to_string());
+        let servers = match wish.system {
+            System::Atp(_) | System::A2tp(_) => "; its servers are processes of a fabric's hosts, for which a switch alone has no place",
+            _ => "",
+        };
         return invalid(format!(
             "system = {system}: expected switchml, flare, tree with one tree, or canary with at most \
-             {DESCRIPTORS_MAX} descriptors of its own"
+             {DESCRIPTORS_MAX} descriptors of its own{servers}"
         ));
     }
     if wish.op.custom.is_some() {
@@ -305,7 +309,11 @@ mod tests {
     #[test]
     fn a_request_that_makes_no_sense_is_refused_with_its_value_and_what_was_expected() {
         type Change = fn(&mut Join);
-        let cases: [(Change, &str); 14] = [
+        let cases: [(Change, &str); 15] = [
+            (
+                |join| join.wish.system = System::a2tp(),
+                "of its own; its servers are processes of a fabric's hosts, for which a switch alone has no place",
+            ),
             (
                 |join| join.wish.system = System::tree(2),
                 "system = {\"system\":\"tree\",\"trees\":2,\"sum_order\":\"arrival\"}: expected switchml, flare, tree with one tree, or canary",

@@ -100,6 +100,34 @@ control Pass(inout pass_h pass, inout elements_h elements, out bit<1> again) {
 
     bit<8> op; // of this pass
 
+    action as_it_is() {
+        op = pass.op;
+    }
+
+    action take() {
+        op = DO_TAKE;
+    }
+
+    action get() {
+        op = DO_GET;
+        elements.setValid();
+    }
+
+    // One table, and so one stage: with two conditions after each other, elements begin a stage later.
+    table begin {
+        key = {
+            pass.op: ternary;
+            pass.left: ternary;
+        }
+        actions = { as_it_is; take; get; }
+        const default_action = as_it_is();
+        const entries = {
+            (DO_SKIP, 0): take();
+            (DO_GET, _): get();
+        }
+        size = 4;
+    }
+
     action stay() {
         again = 0;
     }
@@ -142,13 +170,7 @@ control Pass(inout pass_h pass, inout elements_h elements, out bit<1> again) {
 
     apply {
         bit<16> cell = pass.cell;
-        op = pass.op;
-        if (pass.op == DO_SKIP && pass.left == 0) {
-            op = DO_TAKE;
-        }
-        if (pass.op == DO_GET) {
-            elements.setValid();
-        }
+        begin.apply();
 #define DO(n) sum##n.apply(op, cell, elements.e##n);
         DO_ELEMENTS(DO)
 #undef DO
