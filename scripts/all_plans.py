@@ -31,8 +31,6 @@ class System:
     shares: bool = False
     #: It goes on without a spine that is gone for good, whatever its seed.
     survives: bool = False
-    #: Its vectors may be as long as those of axis `long`, in minutes.
-    long: bool = True
     #: It sums the gradients of a workload.
     steps: bool = True
     #: It differs from another one only where packets are lost.
@@ -44,19 +42,19 @@ class System:
 #: All systems that reduce dense vectors on leaves and spines. The hosts' own come first: the ring is what the others are held against.
 SYSTEMS = (
     System("ring", {"system": "ring"}, partial=True, shares=True, survives=True),
-    System("doubling", {"system": "doubling", "density": 1.0}, survives=True, long=False, dense=False),
+    System("doubling", {"system": "doubling", "density": 1.0}, survives=True, dense=False),
     System("parameter servers", {"system": "ps", "servers": 0}, survives=True),
     System("1 tree", {"system": "tree", "trees": 1}, partial=True),
     System("4 trees", {"system": "tree", "trees": 4}, partial=True),
     System("SHARP", {"system": "sharp", "mode": "streaming"}),
     System("SwitchML", {"system": "switchml"}, shares=True),
-    System("ATP", {"system": "atp", "servers": 4}, partial=True, shares=True, survives=True, long=False),
-    System("A2TP", {"system": "a2tp", "servers": 4}, partial=True, shares=True, survives=True, long=False),
+    System("ATP", {"system": "atp", "servers": 4}, partial=True, shares=True, survives=True),
+    System("A2TP", {"system": "a2tp", "servers": 4}, partial=True, shares=True, survives=True),
     System("PANAMA", {"system": "panama", "trees": 4}, partial=True),
     System("NetReduce", {"system": "netreduce"}),
     System("NetReduce, cards", {"system": "netreduce", "recovery": "cards"}, lossy=True),
     System("Rina", {"system": "rina"}, partial=True, survives=True),
-    System("Flare", {"system": "flare", "density": 1.0}, long=False, steps=False),
+    System("Flare", {"system": "flare", "density": 1.0}, steps=False),
     System("Canary", {"system": "canary"}, shares=True, survives=True),
 )
 
@@ -93,6 +91,8 @@ class Axis:
     repetitions: int = 5
     time_limit: str = ""
     shown: str = "goodput_gbps"
+    #: What pictures call it.
+    short: str = ""
     kind: str = "lines"
     #: Only these systems; all where it is empty.
     only: Sequence[str] = ()
@@ -158,11 +158,9 @@ ASSUMPTIONS_SHORT: Mapping[str, Place] = {
 ASSUMPTIONS_LOSS: Mapping[str, Place] = {
     "as on the other axes": {},
     "vectors of 256 KiB": {"jobs.0.message": "256KiB"},
-    "vectors of 16 MiB": {"jobs.0.message": "16MiB"},
     "timers of 20 us and more": {"jobs.0.rto_min": "20us", "jobs.0.rto_initial": "100us"},
     "timers of 1 ms and more": {"jobs.0.rto_min": "1ms"},
     "16 workers": {"jobs.0.workers": 16},
-    "payload 256 B": {"jobs.0.payload": "256B"},
     "window 64": {"jobs.0.window": 64},
     "links of 2 us": {"network.latency": "2us"},
 }
@@ -214,13 +212,14 @@ AXES: Mapping[str, Axis] = {
         "By the length of the vector, on an idle network.",
         "Goodput by the length of the vector, 60 of 64 hosts",
         {"jobs.0.message": ["64B", "1KiB", "16KiB", "256KiB", "1MiB", "4MiB", "16MiB"]},
+        short="length of the vector",
     ),
     "long": Axis(
         "The longest vectors, in packets of 4 KiB. One seed: these runs differ by where workers are, and little.",
         "Goodput of long vectors, 60 of 64 hosts, packets of 4 KiB",
         {"jobs.0.message": ["64MiB", "1GiB"]},
         job={"payload": "4KiB"},
-        needs="long",
+        only=("ring", "4 trees", "SwitchML", "NetReduce", "Rina", "Canary"),
         repetitions=1,
         kind="bars",
     ),
@@ -235,6 +234,7 @@ AXES: Mapping[str, Axis] = {
         },
         job={"workers": 32},
         traffic=OTHERS,
+        short="load of other traffic",
     ),
     "jobs": Axis(
         "Jobs of eight workers that share hosts and 1,024 aggregators of 1 KiB in each switch; workers begin up to 20 us late.",
@@ -243,6 +243,7 @@ AXES: Mapping[str, Axis] = {
         network={"aggregators": 1024},
         job={"workers": 8, "message": "1MiB", "jobs_per_host": 64, "start_skew": "20us"},
         needs="shares",
+        short="number of jobs",
     ),
     "loss": Axis(
         "Each link loses packets with the same probability.",
@@ -250,6 +251,7 @@ AXES: Mapping[str, Axis] = {
         {"faults.links.0.loss": [0.0, 0.000001, 0.00001, 0.0001, 0.001, 0.01]},
         faults=LOSSY,
         time_limit="10s",
+        short="loss per link",
     ),
     "spine": Axis(
         "One of four spines is away for 1 ms, 20 us after the beginning.",
@@ -259,6 +261,7 @@ AXES: Mapping[str, Axis] = {
         faults=AWAY,
         shown="completion_us",
         kind="bars",
+        short="a spine",
     ),
     "spine_gone": Axis(
         "One of four spines dies 20 us after the beginning, for good. Systems that go on without it.",
@@ -285,6 +288,7 @@ AXES: Mapping[str, Axis] = {
             }
         },
         needs="partial",
+        short="switches that sum",
     ),
     "partial_none": Axis(
         "No switch sums. Systems that can do without.",
@@ -300,6 +304,7 @@ AXES: Mapping[str, Axis] = {
         network={"leaves": 4, "hosts_per_leaf": 16},
         job={"workers": "90%", "message": "256KiB"},
         shown="completion_us",
+        short="leaves of 16 hosts",
     ),
     "hosts_8192": Axis(
         "8,192 hosts in 512 leaves of 16, half of which reduce. One seed.",
@@ -318,6 +323,7 @@ AXES: Mapping[str, Axis] = {
         {
             "oversubscription": {f"{8 // count}:1": {"network.spines": count} for count in (8, 4, 2, 1)},
         },
+        short="oversubscription",
     ),
     "workloads": Axis(
         "A training step by which system sums its gradients: computing and sums overlap as the frameworks have it.",
@@ -346,6 +352,7 @@ AXES: Mapping[str, Axis] = {
         kind="bars",
         own={"Canary": {"descriptors": 4096}},
         without=("workers", "message"),
+        short="training step",
     ),
     "sensitivity": Axis(
         "One assumption at a time made otherwise, where half of the hosts send other traffic at half of their links' rate.",
@@ -371,9 +378,10 @@ AXES: Mapping[str, Axis] = {
     "sensitivity_loss": Axis(
         "One assumption at a time made otherwise, where packets are lost.",
         "",
-        {"assumption": ASSUMPTIONS_LOSS, "faults.links.0.loss": [0.00001, 0.0001]},
+        {"assumption": ASSUMPTIONS_LOSS, "faults.links.0.loss": [0.00001, 0.0001, 0.001]},
         faults=LOSSY,
         only=("ring", "1 tree", "SwitchML", "A2TP", "NetReduce", "NetReduce, cards", "Rina", "Canary"),
+        repetitions=3,
     ),
     "sensitivity_jobs": Axis(
         "One assumption at a time made otherwise, for 16 jobs that share 1,024 aggregators a switch.",
