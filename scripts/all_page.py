@@ -49,9 +49,22 @@ def digest(axis: str) -> str:
     return pictures.digest(all_plans.FOLDER / axis / "plan.toml")
 
 
+def called(value: object) -> str:
+    """What a page calls a value: probabilities by their powers of ten."""
+    if isinstance(value, float):
+        return f"{value:.0e}".replace("e-0", "e-") if value else "0"
+    return str(value)
+
+
+def name_of(system: str) -> str:
+    """What a page calls a system: a variant in brackets, since lists have commas."""
+    head, *variant = system.split(", ", 1)
+    return f"{head} ({variant[0]})" if variant else head
+
+
 def places(axis: all_plans.Axis) -> list[str]:
     """The places of an axis, in the order of its runs."""
-    parts = [[str(one) for one in values] for values in axis.sweep.values()]
+    parts = [[called(one) for one in values] for values in axis.sweep.values()]
     return [", ".join(one) for one in itertools.product(*parts)]
 
 
@@ -138,8 +151,13 @@ def table(name: str) -> str:
     lines = [f"| | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
     for system, of in shown.items():
         cells = [cell(of[place], "level" if system == "ring" else against(fast[system][place], fast["ring"][place])) for place in columns]
-        lines.append(f"| {system} | {' | '.join(cells)} |")
+        lines.append(f"| {name_of(system)} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def listed(systems: Sequence[str]) -> str:
+    """Systems, as a page lists them."""
+    return ", ".join(map(name_of, systems))
 
 
 def median(numbers: Sequence[float | None]) -> float:
@@ -164,7 +182,7 @@ def regions(name: str) -> str:
         first = best(fast, place)
         times = median(fast[first[0]][place]) / median(fast["ring"][place])
         behind = [system for system, of in fast.items() if against(of[place], fast["ring"][place]) in ("below", "fails")]
-        lines.append(f"| {place} | {', '.join(first)} | {readme_tables.number(times)} | {', '.join(behind) or 'none'} |")
+        lines.append(f"| {place} | {listed(first)} | {readme_tables.number(times)} | {listed(behind) or 'none'} |")
     return "\n".join(lines)
 
 
@@ -177,15 +195,15 @@ def flips(name: str) -> str:
     first, *rest = [list(values) for values in axis.sweep.values()]
     lines = ["| assumption | first, or within 3 % of it | what turns against the ring |", "|---|---|---|"]
     for tail in itertools.product(*rest):
-        base = ", ".join(map(str, (first[0], *tail)))
+        base = ", ".join(map(called, (first[0], *tail)))
         for head in first:
-            place = ", ".join(map(str, (head, *tail)))
+            place = ", ".join(map(called, (head, *tail)))
             turned = []
             for system, of in fast.items():
                 was, now = against(of[base], fast["ring"][base]), against(of[place], fast["ring"][place])
                 if was != now and {was, now} & {"above", "below", "fails"} and "undecided" not in (was, now):
-                    turned.append(f"{system}: {was}, now {now}")
-            lines.append(f"| {place} | {', '.join(best(fast, place))} | {'; '.join(turned) or ('' if place == base else 'nothing')} |")
+                    turned.append(f"{name_of(system)}: {was}, now {now}")
+            lines.append(f"| {place} | {listed(best(fast, place))} | {'; '.join(turned) or ('' if place == base else 'nothing')} |")
     return "\n".join(lines)
 
 
@@ -209,7 +227,7 @@ def gains(name: str) -> str:
             low, high = interval(gained)
             text = f"{statistics.median(gained):.1f} %"
             cells.append(text if high - low <= 2 else f"{text} ({low:.0f} to {high:.0f})")
-        lines.append(f"| {system} | {' | '.join(cells)} |")
+        lines.append(f"| {name_of(system)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -218,10 +236,10 @@ CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
     ("short vectors, idle network", "a tree, or what is one to the network", "sizes", "1KiB", ("1 tree", "Canary", "Rina", "ring")),
     ("long vectors, idle network", "anything that sums in every switch", "sizes", "16MiB", ("4 trees", "Canary", "NetReduce", "ring")),
     ("other traffic on the same links", "several trees or Canary", "congestion", "95 %", ("4 trees", "Canary", "1 tree", "ring")),
-    ("a packet in 100,000 lost", "Canary", "loss", "1e-05", ("Canary", "4 trees", "NetReduce", "ring")),
-    ("a packet in 10,000 lost", "Canary", "loss", "0.0001", ("Canary", "NetReduce", "SwitchML", "ring")),
-    ("a packet in 1,000 lost", "NetReduce with repairs at its switches", "loss", "0.001", ("NetReduce", "ring", "1 tree", "Canary")),
-    ("a packet in 100 lost", "NetReduce with repairs at its switches", "loss", "0.01", ("NetReduce", "Canary", "PANAMA", "ring")),
+    ("a packet in 100,000 lost", "Canary", "loss", "1e-5", ("Canary", "4 trees", "NetReduce", "ring")),
+    ("a packet in 10,000 lost", "Canary", "loss", "1e-4", ("Canary", "NetReduce", "SwitchML", "ring")),
+    ("a packet in 1,000 lost", "NetReduce with repairs at its switches", "loss", "1e-3", ("NetReduce", "ring", "1 tree", "Canary")),
+    ("a packet in 100 lost", "NetReduce with repairs at its switches", "loss", "1e-2", ("NetReduce", "Canary", "PANAMA", "ring")),
     ("a spine fails for good", "Canary, or the ring", "spine_gone", "one gone", ("Canary", "ring", "Rina")),
     ("a quarter of the switches sum", "the ring, or Rina", "partial", "25 %", ("ring", "Rina", "4 trees", "ATP")),
     ("all leaves sum, spines do not", "A2TP, or several trees", "partial", "50 %", ("A2TP", "4 trees", "ATP", "ring")),
@@ -229,6 +247,19 @@ CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
     ("uplinks oversubscribed 8:1", "a tree", "oversubscription", "8:1", ("1 tree", "NetReduce", "Canary", "ring")),
     ("1,024 hosts, 256 KiB", "a tree", "hosts", "64", ("1 tree", "Canary", "Rina", "ring")),
 )
+
+
+#: The sections of the page.
+ANCHORS = {
+    "sizes": "sizes",
+    "congestion": "congestion",
+    "loss": "loss",
+    "spine_gone": "a-failing-spine",
+    "partial": "partial-deployment",
+    "jobs": "jobs",
+    "oversubscription": "oversubscription",
+    "hosts": "hosts",
+}
 
 
 def choices() -> str:
@@ -242,8 +273,8 @@ def choices() -> str:
         shown = results[axis.shown]
         assert isinstance(shown, Mapping)
         unit = "Gb/s" if axis.shown == "goodput_gbps" else "us"
-        said = ", ".join(f"{system} {readme_tables.number(median(shown[system][place]))}" for system in systems)
-        lines.append(f"| [{situation}](#{name.replace('_', '-')}) | {advice} | {said} {unit} |")
+        said = ", ".join(f"{name_of(system)} {readme_tables.number(median(shown[system][place]))}" for system in systems)
+        lines.append(f"| [{situation}](#{ANCHORS[name]}) | {advice} | {said} {unit} |")
     return "\n".join(lines)
 
 
@@ -274,7 +305,7 @@ def panels(names: Sequence[str]) -> list[all_picture.Panel]:
             system: [None if None in of[place] else median(of[place]) / median(fast["ring"][place]) for place in places(axis)]
             for system, of in fast.items()
         }
-        found.append(all_picture.Panel(axis.short or name, places(axis), cells))
+        found.append(all_picture.Panel(axis.short or name, places(axis), {name_of(system): of for system, of in cells.items()}))
     return found
 
 
@@ -288,7 +319,7 @@ PICTURES = {
 
 def made() -> dict[Path, str]:
     """All files that follow from the records."""
-    systems = [system.name for system in all_plans.SYSTEMS if system.dense]
+    systems = [name_of(system.name) for system in all_plans.SYSTEMS if system.dense]
     files = {IMAGES / f"{name}.svg": all_picture.draw(panels(axes), systems) for name, axes in PICTURES.items()}
     for page in [PAGE, *sorted(all_plans.FOLDER.rglob("README.md"))]:
         if page.exists():

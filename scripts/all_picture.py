@@ -74,7 +74,7 @@ def draw(panels: Sequence[Panel], systems: Sequence[str]) -> str:
     parts = [
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" font-family="sans-serif">\n'
         f'<rect width="{width}" height="{height}" fill="#FFFFFF"/>\n',
-        text(12, 20, "Times the ring's speed: blue is before the ring, orange behind it, grey cannot be run", 15, INK, "start"),
+        text(12, 20, "Times the ring's speed: blue is before the ring, orange behind it, grey is not on the axis", 15, INK, "start"),
     ]
     for row, system in enumerate(rows):
         parts.append(text(LEFT - 8, TOP + row * ROW + ROW / 2 + 4, system, 12, INK, "end"))

@@ -135,7 +135,10 @@ ASSUMPTIONS: Mapping[str, Place] = {
     "payload 256 B": {"jobs.0.payload": "256B"},
     "payload 4 KiB": {"jobs.0.payload": "4KiB"},
     "window 64": {"jobs.0.window": 64},
-    "window 2048": {"jobs.0.window": 2048},
+    "others send 1 MiB": {"traffic.0.message": "1MiB"},
+    "four spines": {"network.spines": 4},
+    "lossless, input-queued": {"network.lossless": {"model": "input-queued", "input": "16KiB", "output": "16KiB"}},
+    "lossless, output-queued": {"network.lossless": {"model": "output-queued", "input": "64KiB"}},
     "marks from 20 kB": {"network.ecn": "20kB"},
     "marks from 400 kB": {"network.ecn": "400kB"},
     "links of 2 us": {"network.latency": "2us"},
@@ -235,6 +238,24 @@ AXES: Mapping[str, Axis] = {
         job={"workers": 32},
         traffic=OTHERS,
         short="load of other traffic",
+    ),
+    "congestion_2to1": Axis(
+        "Beside other traffic where leaves have half as many links up as hosts: four spines.",
+        "Goodput by the load of other traffic, leaves oversubscribed 2:1",
+        {
+            "load": {
+                "0 %": {"traffic.0.enabled": False},
+                **{f"{load} %": {"traffic.0.load": load / 100} for load in (25, 50, 95)},
+            }
+        },
+        network={"spines": 4},
+        job={"workers": 32},
+        traffic=OTHERS,
+        more=(
+            System("Canary, window 64", {"system": "canary", "window": 64}),
+            System("4 trees, window 64", {"system": "tree", "trees": 4, "window": 64}),
+        ),
+        short="other traffic, leaves 2:1",
     ),
     "jobs": Axis(
         "Jobs of eight workers that share hosts and 1,024 aggregators of 1 KiB in each switch; workers begin up to 20 us late.",

@@ -75,6 +75,9 @@ class Tests(unittest.TestCase):
         self.assertEqual(all_page.cell([1.0, 2.0, 3.0], "undecided"), "2 (0 to 4.48)")
         self.assertEqual(all_page.cell([1.0, None], "fails"), "fails")
 
+    def test_probabilities_are_called_by_their_powers(self):
+        self.assertEqual([all_page.called(one) for one in (0.0, 0.00001, 0.01, "64B", 64)], ["0", "1e-5", "1e-2", "64B", "64"])
+
     def test_runs_of_another_plan_are_refused(self):
         with self.assertRaises(SystemExit):
             all_page.taken("partial_none", [{"series": "ring", "goodput_gbps": 1.0}])
