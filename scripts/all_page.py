@@ -5,9 +5,9 @@ Usage: all_page.py [--check]
        all_page.py --take OUT ...
        all_page.py --run [--fanin PROGRAM] [--threads N] [AXIS ...]
 
-Without options the tables of the page and its pictures are made from `experiments/all/AXIS/results.json`. With --check nothing is written, and what
-differs is an error. --take reads what `fanin repro all --out OUT` left into these files, and --run does all of it: it makes the plans, runs them in
-full, records verdicts and results, and makes the page. Python 3.11's standard library only.
+Without options the tables of the page and its pictures are made from `experiments/all/AXIS/results.json`. With --check nothing is
+written, and what differs is an error. --take reads what `fanin repro all --out OUT` left into these files, and --run does all of it: it
+makes the plans, runs them in full, records verdicts and results, and makes the page. Python 3.11's standard library only.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def taken(name: str, rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
     axis = all_plans.AXES[name]
     order = [(system.name, place) for system in axis.systems() for place in places(axis) for _ in range(axis.repetitions)]
     if [row["series"] for row in rows] != [system for system, _ in order]:
-        raise SystemExit(f"{name}: expected {len(order)} runs of {len(axis.systems())} systems in the order of the plan, {len(rows)} are there")
+        raise SystemExit(
+            f"{name}: expected {len(order)} runs of {len(axis.systems())} systems in the order of the plan, {len(rows)} are there"
+        )
     kept: dict[str, dict[str, dict[str, list[float | None]]]] = {}
     for (system, place), row in zip(order, rows, strict=True):
         for one in FIELDS:

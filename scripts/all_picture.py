@@ -12,7 +12,7 @@ INK, FAINT = "#282828", "#6E6E6E"
 #: In a cell, on light colours, also on a dark page.
 DARK = "#1B1B1B"
 EMPTY = "#E1E1E1"
-#: From a tenth of the ring's speed to ten times: orange over grey to blue, Okabe and Ito's, which also people tell apart who see few colours.
+#: From a tenth of the ring's speed to ten times: orange over grey to blue, which also people tell apart who see few colours.
 BEHIND, LEVEL, BEFORE = (230, 130, 40), (240, 240, 240), (86, 160, 225)
 LEFT, TOP, ROW, COLUMN, GAP = 130, 92, 24, 50, 26
 
@@ -72,7 +72,8 @@ def draw(panels: Sequence[Panel], systems: Sequence[str]) -> str:
     width = LEFT + sum(len(panel.places) * COLUMN + GAP for panel in panels) + 40
     height = TOP + len(rows) * ROW + 34
     parts = [
-        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" font-family="sans-serif">\n'
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" '
+        'font-family="sans-serif">\n'
         f'<rect width="{width}" height="{height}" fill="#FFFFFF"/>\n',
         text(12, 20, "Times the ring's speed: blue is before the ring, orange behind it, grey is not on the axis", 15, INK, "start"),
     ]

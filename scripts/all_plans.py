@@ -3,8 +3,8 @@
 
 Usage: all_plans.py [--check] [AXIS ...]
 
-Without AXIS all plans are written. With --check nothing is written, and a plan that differs from what is made is an error. A system is one line of
-SYSTEMS: it is then a series of every axis that it can run on. Python 3.11's standard library only.
+Without AXIS all plans are written. With --check nothing is written, and a plan that differs from what is made is an error. A system is
+one line of SYSTEMS: it is then a series of every axis that it can run on. Python 3.11's standard library only.
 """
 
 from __future__ import annotations
@@ -184,7 +184,14 @@ ASSUMPTIONS_JOBS: Mapping[str, Place] = {
 #: Steps of training: lengths, times of computing and of links, and timers are scaled alike; packets are not.
 LLAMA: Place = {
     "jobs.0.workload": {
-        "model": "llama3-70b", "dp": 15, "tp": 8, "pp": 4, "micro_batches": 8, "sharding": "ddp", "bucket": "160MB", "ranks_per_host": 8
+        "model": "llama3-70b",
+        "dp": 15,
+        "tp": 8,
+        "pp": 4,
+        "micro_batches": 8,
+        "sharding": "ddp",
+        "bucket": "160MB",
+        "ranks_per_host": 8,
     },
     "jobs.0.scale": 0.0005,
     "jobs.0.local_rate": "3.6Tb/s",
@@ -192,7 +199,15 @@ LLAMA: Place = {
 }
 MIXTRAL: Place = {
     "jobs.0.workload": {
-        "model": "mixtral-8x7b", "dp": 16, "ep": 8, "tp": 8, "pp": 2, "micro_batches": 4, "sharding": "ddp", "bucket": "160MB", "ranks_per_host": 8
+        "model": "mixtral-8x7b",
+        "dp": 16,
+        "ep": 8,
+        "tp": 8,
+        "pp": 2,
+        "micro_batches": 4,
+        "sharding": "ddp",
+        "bucket": "160MB",
+        "ranks_per_host": 8,
     },
     "jobs.0.scale": 0.0005,
     "jobs.0.local_rate": "3.6Tb/s",
@@ -313,8 +328,9 @@ AXES: Mapping[str, Axis] = {
     ),
     "partial_none": Axis(
         "No switch sums. Systems that can do without.",
-        "Goodput where no switch sums, 60 of 64 hosts, 4 MiB",
+        "Goodput where no switch sums, 60 of 64 hosts, 1 MiB",
         {"switches": {"0 %": {"network.aggregating": []}}},
+        job={"message": "1MiB"},
         only=("ring", "doubling", "parameter servers", "ATP", "A2TP", "Rina"),
         kind="bars",
     ),

@@ -1,4 +1,4 @@
-"""Tests of all_plans.py, all_page.py and all_picture.py; and the plans, tables and pictures of the comparison of all systems are what they make."""
+"""Tests of all_plans.py, all_page.py and all_picture.py, and of the plans, tables and pictures that they make."""
 
 import tomllib
 import unittest
