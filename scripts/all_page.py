@@ -236,7 +236,7 @@ def gains(name: str) -> str:
 #: What to choose when: the situation, the advice, and the axis, place and systems whose numbers stand for it.
 CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
     ("short vectors, idle network", "a tree, or what is one to the network", "sizes", "1KiB", ("1 tree", "Canary", "Rina", "ring")),
-    ("long vectors, idle network", "anything that sums in every switch", "sizes", "16MiB", ("4 trees", "Canary", "NetReduce", "ring")),
+    ("long vectors, idle network", "anything that sums in every switch", "sizes", "4MiB", ("4 trees", "Canary", "NetReduce", "ring")),
     ("other traffic on the same links", "several trees or Canary", "congestion", "95 %", ("4 trees", "Canary", "1 tree", "ring")),
     ("a packet in 100,000 lost", "Canary", "loss", "1e-5", ("Canary", "4 trees", "NetReduce", "ring")),
     ("a packet in 10,000 lost", "Canary", "loss", "1e-4", ("Canary", "NetReduce", "SwitchML", "ring")),
