@@ -237,15 +237,15 @@ def gains(name: str) -> str:
 CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
     ("short vectors, idle network", "a tree, or what is one to the network", "sizes", "1KiB", ("1 tree", "Canary", "Rina", "ring")),
     ("long vectors, idle network", "anything that sums in every switch", "sizes", "4MiB", ("4 trees", "Canary", "NetReduce", "ring")),
-    ("other traffic on the same links", "several trees or Canary", "congestion", "95 %", ("4 trees", "Canary", "1 tree", "ring")),
+    ("other traffic on the same links", "several trees; Canary where they cannot be had", "congestion", "95 %", ("4 trees", "Canary", "1 tree", "ring")),
     ("a packet in 100,000 lost", "Canary", "loss", "1e-5", ("Canary", "4 trees", "NetReduce", "ring")),
     ("a packet in 10,000 lost", "Canary", "loss", "1e-4", ("Canary", "NetReduce", "SwitchML", "ring")),
     ("a packet in 1,000 lost", "NetReduce with repairs at its switches", "loss", "1e-3", ("NetReduce", "ring", "1 tree", "Canary")),
     ("a packet in 100 lost", "NetReduce with repairs at its switches", "loss", "1e-2", ("NetReduce", "Canary", "PANAMA", "ring")),
     ("a spine fails for good", "Canary, or the ring", "spine_gone", "one gone", ("Canary", "ring", "Rina")),
     ("a quarter of the switches sum", "the ring, or Rina", "partial", "25 %", ("ring", "Rina", "4 trees", "ATP")),
-    ("all leaves sum, spines do not", "A2TP, or several trees", "partial", "50 %", ("A2TP", "4 trees", "ATP", "ring")),
-    ("many jobs, little memory in switches", "equal parts: SwitchML", "jobs", "64", ("SwitchML", "ring", "Canary", "A2TP")),
+    ("all leaves sum, spines do not", "several trees", "partial", "50 %", ("4 trees", "PANAMA", "A2TP", "ring")),
+    ("64 jobs, little memory in switches", "equal parts: SwitchML", "jobs", "64", ("SwitchML", "ring", "Canary", "A2TP")),
     ("uplinks oversubscribed 8:1", "a tree", "oversubscription", "8:1", ("1 tree", "NetReduce", "Canary", "ring")),
     ("1,024 hosts, 256 KiB", "a tree", "hosts", "64", ("1 tree", "Canary", "Rina", "ring")),
 )
