@@ -242,7 +242,7 @@ CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
     ("a packet in 10,000 lost", "Canary", "loss", "1e-4", ("Canary", "NetReduce", "SwitchML", "ring")),
     ("a packet in 1,000 lost", "NetReduce with repairs at its switches", "loss", "1e-3", ("NetReduce", "ring", "1 tree", "Canary")),
     ("a packet in 100 lost", "NetReduce with repairs at its switches", "loss", "1e-2", ("NetReduce", "Canary", "PANAMA", "ring")),
-    ("a spine fails for good", "Canary, or the ring", "spine_gone", "one gone", ("Canary", "ring", "Rina")),
+    ("a spine fails for good", "Canary, with a short window; or the ring", "spine_gone", "one gone", ("Canary, window 64", "ring", "Rina", "Canary")),
     ("a quarter of the switches sum", "the ring, or Rina", "partial", "25 %", ("ring", "Rina", "4 trees", "ATP")),
     ("all leaves sum, spines do not", "several trees", "partial", "50 %", ("4 trees", "PANAMA", "A2TP", "ring")),
     ("64 jobs, little memory in switches", "equal parts: SwitchML", "jobs", "64", ("SwitchML", "ring", "Canary", "A2TP")),

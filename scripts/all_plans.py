@@ -298,6 +298,10 @@ AXES: Mapping[str, Axis] = {
         job={"patience": "1s"},
         faults=AWAY.replace('"1ms"', '"10s"'),
         needs="survives",
+        more=(
+            System("Canary, window 64", {"system": "canary", "window": 64}),
+            System("Canary, learns timeouts", {"system": "canary", "timeout": "adaptive"}),
+        ),
         shown="completion_us",
         kind="bars",
     ),
