@@ -237,12 +237,37 @@ def gains(name: str) -> str:
 CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
     ("short vectors, idle network", "a tree, or what is one to the network", "sizes", "1KiB", ("1 tree", "Canary", "Rina", "ring")),
     ("long vectors, idle network", "anything that sums in every switch", "sizes", "4MiB", ("4 trees", "Canary", "NetReduce", "ring")),
-    ("other traffic on the same links", "several trees; Canary where they cannot be had", "congestion", "95 %", ("4 trees", "Canary", "1 tree", "ring")),
+    (
+        "other traffic on the same links",
+        "several trees; Canary where they cannot be had",
+        "congestion",
+        "95 %",
+        ("4 trees", "Canary", "1 tree", "ring"),
+    ),
     ("a packet in 100,000 lost", "Canary", "loss", "1e-5", ("Canary", "4 trees", "NetReduce", "ring")),
     ("a packet in 10,000 lost", "Canary", "loss", "1e-4", ("Canary", "NetReduce", "SwitchML", "ring")),
-    ("a packet in 1,000 lost", "NetReduce with repairs at its switches", "loss", "1e-3", ("NetReduce", "ring", "1 tree", "Canary")),
+    (
+        "a packet in 1,000 lost",
+        "Canary with a short window; NetReduce with repairs at its switches",
+        "own_parameters",
+        "loss of 1e-3",
+        ("Canary, window 64", "NetReduce", "ring", "4 trees", "Canary"),
+    ),
     ("a packet in 100 lost", "NetReduce with repairs at its switches", "loss", "1e-2", ("NetReduce", "Canary", "PANAMA", "ring")),
-    ("a spine fails for good", "Canary, with a short window; or the ring", "spine_gone", "one gone", ("Canary, window 64", "ring", "Rina", "Canary")),
+    (
+        "other traffic, and leaves oversubscribed 2:1",
+        "several trees; Canary that learns its timeouts",
+        "own_parameters",
+        "load of 50 %, leaves 2:1",
+        ("4 trees", "Canary, learns timeouts", "NetReduce", "ring", "Canary"),
+    ),
+    (
+        "a spine fails for good",
+        "Canary, with a short window; or the ring",
+        "spine_gone",
+        "one gone",
+        ("Canary, window 64", "ring", "Rina", "Canary"),
+    ),
     ("a quarter of the switches sum", "the ring, or Rina", "partial", "25 %", ("ring", "Rina", "4 trees", "ATP")),
     ("all leaves sum, spines do not", "several trees", "partial", "50 %", ("4 trees", "PANAMA", "A2TP", "ring")),
     ("64 jobs, little memory in switches", "equal parts: SwitchML", "jobs", "64", ("SwitchML", "ring", "Canary", "A2TP")),
@@ -261,6 +286,7 @@ ANCHORS = {
     "jobs": "jobs",
     "oversubscription": "oversubscription",
     "hosts": "hosts",
+    "own_parameters": "windows-and-orders",
 }
 
 
