@@ -14,7 +14,9 @@ DARK = "#1B1B1B"
 EMPTY = "#E1E1E1"
 #: From a tenth of the ring's speed to ten times: orange over grey to blue, which also people tell apart who see few colours.
 BEHIND, LEVEL, BEFORE = (230, 130, 40), (240, 240, 240), (86, 160, 225)
-LEFT, TOP, ROW, COLUMN, GAP = 130, 92, 24, 50, 26
+LEFT, TITLE, ROW, COLUMN, GAP = 130, 46, 24, 50, 26
+#: A letter of a place's name, turned: how high it is and how wide.
+TURNED_HEIGHT, TURNED_WIDTH = 3.7, 5.2
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,13 @@ def text(x: float, y: float, words: str, size: int, fill: str, anchor: str = "mi
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"{turn}>{escape(words)}</text>\n'
 
 
-def field(left: float, panel: Panel, systems: Sequence[str]) -> str:
+def field(left: float, top: int, panel: Panel, systems: Sequence[str]) -> str:
     """One field, without the systems' names."""
-    parts = [text(left, 40, panel.title, 13, INK, "start")]
+    parts = [text(left, TITLE, panel.title, 13, INK, "start")]
     for index, place in enumerate(panel.places):
-        parts.append(text(left + index * COLUMN + COLUMN / 2 - 6, TOP - 6, place, 11, FAINT, "start", turned=True))
+        parts.append(text(left + index * COLUMN + COLUMN / 2 - 6, top - 6, place, 11, FAINT, "start", turned=True))
     for row, system in enumerate(systems):
-        y = TOP + row * ROW
+        y = top + row * ROW
         for index in range(len(panel.places)):
             x = left + index * COLUMN
             found = panel.cells.get(system)
@@ -69,8 +71,11 @@ def field(left: float, panel: Panel, systems: Sequence[str]) -> str:
 def draw(panels: Sequence[Panel], systems: Sequence[str]) -> str:
     """An SVG of several fields side by side; systems that no field has are left out."""
     rows = [system for system in systems if any(system in panel.cells for panel in panels)]
-    width = LEFT + sum(len(panel.places) * COLUMN + GAP for panel in panels) + 40
-    height = TOP + len(rows) * ROW + 34
+    longest = [len(panel.places[-1]) for panel in panels]
+    top = TITLE + 22 + round(TURNED_HEIGHT * max((len(place) for panel in panels for place in panel.places), default=0))
+    width = LEFT + sum(len(panel.places) * COLUMN + GAP for panel in panels) + round(TURNED_WIDTH * (longest or [0])[-1])
+    width = max(width, 640)
+    height = top + len(rows) * ROW + 34
     parts = [
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" '
         'font-family="sans-serif">\n'
@@ -78,9 +83,9 @@ def draw(panels: Sequence[Panel], systems: Sequence[str]) -> str:
         text(12, 20, "Times the ring's speed: blue is before the ring, orange behind it, grey is not on the axis", 15, INK, "start"),
     ]
     for row, system in enumerate(rows):
-        parts.append(text(LEFT - 8, TOP + row * ROW + ROW / 2 + 4, system, 12, INK, "end"))
+        parts.append(text(LEFT - 8, top + row * ROW + ROW / 2 + 4, system, 12, INK, "end"))
     left = float(LEFT)
     for panel in panels:
-        parts.append(field(left, panel, rows))
+        parts.append(field(left, top, panel, rows))
         left += len(panel.places) * COLUMN + GAP
     return "".join([*parts, "</svg>\n"])
