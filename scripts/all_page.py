@@ -279,6 +279,7 @@ CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
 #: The sections of the page.
 ANCHORS = {
     "sizes": "sizes",
+    "long": "sizes",
     "congestion": "congestion",
     "loss": "loss",
     "spine_gone": "a-failing-spine",
