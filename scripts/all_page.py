@@ -238,6 +238,13 @@ CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
     ("short vectors, idle network", "a tree, or what is one to the network", "sizes", "1KiB", ("1 tree", "Canary", "Rina", "ring")),
     ("long vectors, idle network", "anything that sums in every switch", "sizes", "4MiB", ("4 trees", "Canary", "NetReduce", "ring")),
     (
+        "a gigabyte, in packets of 4 KiB",
+        "trees, or Canary with a short window",
+        "long",
+        "1GiB",
+        ("4 trees", "Canary, window 32", "ring", "Canary"),
+    ),
+    (
         "other traffic on the same links",
         "several trees; Canary where they cannot be had",
         "congestion",
