@@ -348,7 +348,7 @@ def panels(names: Sequence[str]) -> list[all_picture.Panel]:
 #: The pictures of the page, and the axes that each shows.
 PICTURES = {
     "which": ("sizes", "congestion", "congestion_2to1", "loss"),
-    "which-network": ("oversubscription", "hosts", "partial", "spine", "jobs"),
+    "which-network": ("oversubscription", "hosts", "partial", "spine_gone", "jobs"),
     "which-steps": ("workloads",),
 }
 
