@@ -137,6 +137,11 @@ fn quick_and_full_verdicts_of_a2tp_agree() {
 }
 
 #[test]
+fn quick_and_full_verdicts_of_all_systems_agree() {
+    hold("all");
+}
+
+#[test]
 fn every_paper_is_held_and_every_exception_is_of_a_figure() {
     let listed = good(&folder("verdicts-list"), &["repro"]);
     let papers: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.split_once(": ")).collect();
