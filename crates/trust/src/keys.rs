@@ -170,6 +170,11 @@ impl KeyFile {
         Ok(rights)
     }
 
+    /// The key of this name.
+    pub fn public(&self, name: &str) -> Option<&PublicKey> {
+        self.keys.get(name).map(|key| &key.public)
+    }
+
     /// What a tenant may have.
     pub fn quota(&self, tenant: &str) -> Quota {
         self.tenants.get(tenant).copied().unwrap_or(self.quota)

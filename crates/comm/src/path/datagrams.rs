@@ -12,6 +12,7 @@ use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_operator::Faults;
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
+use fanin_trust::LinkKeys;
 use fanin_systems::{AnyNode, OfferNumbers};
 
 use super::VERDICT_WAIT;
@@ -342,7 +343,7 @@ pub(crate) fn driver(
     };
     let how = DriverConfig {
         sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
-        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize,
+        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize + tag_bytes(admitted),
         epoch: Some(admitted.epoch),
         peers_epoch: Some(admitted.epoch),
         ..DriverConfig::default()
@@ -350,7 +351,17 @@ pub(crate) fn driver(
     let mut driver = WorkerDriver::new(socket, node, of_node, &how)
         .map_err(|error| CommError::System { what: "the path to the switch".into(), reason: error.to_string() })?;
     driver.set_busy(config.waiting == Waiting::Busy);
+    match &admitted.keys[..] {
+        [] => {}
+        [keys] => driver.protect(vec![LinkKeys::of_rank(keys)]),
+        more => return Err(broken(format!("{} keys for packets to one switch", more.len()))),
+    }
     Ok(driver)
+}
+
+/// By how much packets are longer, where they have keys.
+pub(super) fn tag_bytes(admitted: &Admitted) -> usize {
+    admitted.keys.first().map_or(0, |keys| keys.protection.tag_bytes())
 }
 
 /// Who sums.
