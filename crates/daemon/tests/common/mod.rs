@@ -14,6 +14,7 @@ use fanin_core::{Address, CollectiveKind, ElementOp, JobId, NetworkMap, NodeId, 
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, RTO_INITIAL, RTO_MIN};
 use fanin_net::{Socket, SocketConfig};
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
+use fanin_trust::LinkKeys;
 use fanin_systems::{AnyNode, JobSpec, OfferNumbers, SwitchMlParameters, System, build};
 
 /// Far longer than anything takes: only a test that hangs meets it.
@@ -177,7 +178,9 @@ impl Rank {
             routes: (0..self.world).filter(|host| *host != self.rank).map(|host| (NodeId(host), NodeId(self.world))).collect(),
         };
         let how = DriverConfig { epoch: Some(admitted.epoch), peers_epoch: Some(admitted.epoch), ..DriverConfig::default() };
-        WorkerDriver::new(self.socket.take().unwrap(), node, config, &how).unwrap()
+        let mut driver = WorkerDriver::new(self.socket.take().unwrap(), node, config, &how).unwrap();
+        driver.protect(admitted.keys.iter().map(LinkKeys::of_rank).collect());
+        driver
     }
 
     /// Leaves, and waits until the switch has closed.
