@@ -141,12 +141,15 @@ fn private_key(path: &Path) -> Result<PrivateKey> {
 
 fn seconds(text: &str) -> Result<i64> {
     // Hours and days are what tokens last; the units of other times end with seconds.
-    let (number, factor) = match text.strip_suffix('h').map(|number| (number, 3_600)).or(text.strip_suffix('d').map(|days| (days, 86_400))) {
+    let (number, factor) = match text.strip_suffix('h').map(|number| (number, 3_600)).or(text.strip_suffix('d').map(|days| (days, 86_400)))
+    {
         Some((number, factor)) => (number.parse::<u64>().ok(), factor),
         None => (time_or_seconds(text).map(|time| time.as_ps() / 1_000_000_000_000), 1),
     };
     let seconds = number.and_then(|number| number.checked_mul(factor)).filter(|seconds| (1..=LASTS_S_MAX).contains(seconds));
-    seconds.map(|seconds| seconds as i64).ok_or_else(|| anyhow!("--lasts {text}: expected a time from 1s to ten years, as 600s, 12h or 30d"))
+    seconds
+        .map(|seconds| seconds as i64)
+        .ok_or_else(|| anyhow!("--lasts {text}: expected a time from 1s to ten years, as 600s, 12h or 30d"))
 }
 
 fn now_s() -> i64 {

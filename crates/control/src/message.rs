@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use fanin_core::ReproducibleBy;
 use fanin_systems::System;
-use fanin_trust::PacketKeys;
+use fanin_trust::{PacketKeys, Protection};
 use serde::{Deserialize, Serialize};
 
 use crate::call::{CallDescription, Op};
@@ -170,6 +170,12 @@ pub struct SwitchHello {
     /// The fabric whose manager this is; a switch that sums by itself has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricFile>,
+    /// Whether ranks need a token to join.
+    #[serde(default)]
+    pub wants_token: bool,
+    /// What is done for packets.
+    #[serde(default)]
+    pub packets: Protection,
 }
 
 /// A fabric's description, as ranks get it from its manager.

@@ -62,7 +62,9 @@ impl Gate {
         self.look();
         let (job, rank) = (&join.job, join.rank);
         let Some(token) = &join.token else {
-            return Err(format!("rank {rank} of job `{job}` has no token, and this switch asks for one: set FANIN_TOKEN (`fanin token issue`)"));
+            return Err(format!(
+                "rank {rank} of job `{job}` has no token, and this switch asks for one: set FANIN_TOKEN (`fanin token issue`)"
+            ));
         };
         let refused = |why: String| format!("the token of rank {rank} of job `{job}` does not admit it: {why}");
         let rights = self.file.verify(&token.0, now_s()).map_err(|error| refused(error.to_string()))?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fanin_control::fabric::LastStatus;
 use fanin_control::jobs::Phase;
-use fanin_control::{Action, ClientMessage, ConnectionId, JobAnnouncement, Jobs, Note, ONLY_MEETS, OpenJob, encode};
+use fanin_control::{Action, ClientMessage, ConnectionId, JobAnnouncement, Jobs, Note, ONLY_MEETS, OpenJob, Pass, encode};
 use fanin_core::{DropReason, Suspect};
 use fanin_net::FaultPlan;
 use fanin_operator::{CustomOperator, Faults};
@@ -453,7 +453,15 @@ impl Service {
     }
 
     fn metrics(&self) -> String {
+        let mut shown: BTreeMap<String, usize> = BTreeMap::new();
+        let mut is_shown = |pass: Option<&Pass>| {
+            let Some(Pass { tenant, quota }) = pass else { return true };
+            let count = shown.entry(tenant.clone()).or_default();
+            *count += 1;
+            *count <= quota.metrics_jobs_max
+        };
         let view = |status: fanin_control::jobs::JobStatus<'_>| JobView {
+            is_shown: is_shown(status.pass),
             job_id: status.job_id,
             name: status.name.to_owned(),
             phase: status.phase,

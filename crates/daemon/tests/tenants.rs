@@ -111,7 +111,7 @@ fn every_rank_is_told_its_own_keys_and_no_others() {
 
 #[test]
 fn a_tenant_has_no_more_than_its_quota_and_others_have_room() {
-    let quotas = "[quota]\njobs_max = 3\nmemory_max = \"3MiB\"\n[tenant.busy]\njoins_per_minute = 5\n";
+    let quotas = "[quota]\njobs_max = 3\nmemory_max = \"8MiB\"\n[tenant.busy]\njoins_per_minute = 5\n";
     let switch = Guarded::start("quotas", quotas);
     let of = |tenant: &str, job: &str, rank, world| Join { token: switch.token(tenant, "*", None), ..join(job, rank, world) };
     let waiting: Vec<Rank> = (0..3).map(|job| Rank::join(switch.at(), of("red", &format!("w{job}"), 0, 2))).collect();
@@ -129,7 +129,7 @@ fn a_tenant_has_no_more_than_its_quota_and_others_have_room() {
     let large = of("blue", "large", 0, 1);
     let wish = fanin_control::JobWish { window: Some(4_096), payload_bytes: Some(8_192), ..large.wish };
     let (code, text) = switch.refused(Join { wish, path_datagram_bytes: 9_000, ..large });
-    assert!(code == Refusal::Full && text.contains("tenant blue has 0 of 3 MiB"), "{text}");
+    assert!(code == Refusal::Full && text.contains("tenant blue has 0 of 8 MiB"), "{text}");
     let small = |rank| Join { wish: fanin_control::JobWish { window: Some(16), ..join("", 0, 1).wish }, ..of("blue", "small", rank, 2) };
     run_job_with(switch.at(), &small, 2, 2_000, 3);
     for round in 0..5 {

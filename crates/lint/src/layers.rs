@@ -32,7 +32,12 @@ const LAYERS: &[Layer] = &[
         internal_dev: &["fanin-protocols", "fanin-systems"],
         external: None,
     },
-    Layer { name: "fanin-trust", internal: &["fanin-core"], internal_dev: &[], external: Some(&["chrono", "pasetors", "ring", "serde", "serde_json", "thiserror", "toml"]) },
+    Layer {
+        name: "fanin-trust",
+        internal: &["fanin-core"],
+        internal_dev: &[],
+        external: Some(&["chrono", "pasetors", "ring", "serde", "serde_json", "thiserror", "toml"]),
+    },
     Layer {
         name: "fanin-runtime",
         internal: &["fanin-core", "fanin-wire", "fanin-net", "fanin-trust"],

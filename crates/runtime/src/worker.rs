@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, JobId, OpError, OperationId, Rank, Role, Worker};
-use fanin_trust::LinkKeys;
 use fanin_net::{Socket, Waker};
+use fanin_trust::LinkKeys;
 
 use crate::blocks::BlockSet;
 use crate::config::{ConfigError, NodeConfig};

@@ -250,7 +250,9 @@ impl PublicKey {
     /// In words, what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         // A private half is not repeated in a message.
-        AsymmetricPublicKey::try_from(text).map(PublicKey).map_err(|_| "expected the public half of a key, which begins with `k4.public.`".into())
+        AsymmetricPublicKey::try_from(text)
+            .map(PublicKey)
+            .map_err(|_| "expected the public half of a key, which begins with `k4.public.`".into())
     }
 }
 
@@ -423,7 +425,9 @@ mod tests {
             assert!(rights.allow(job, rank).is_err(), "{job} {rank}");
         }
         assert_eq!(Rights { ranks: None, ..rights.clone() }.allow("train-9", 1_000), Ok(()));
-        for (pattern, name, does) in [("*", "", true), ("a*b*", "acbd", true), ("a*b", "ab", true), ("a*b", "aba", false), ("*ä", "xä", true)] {
+        for (pattern, name, does) in
+            [("*", "", true), ("a*b*", "acbd", true), ("a*b", "ab", true), ("a*b", "aba", false), ("*ä", "xä", true)]
+        {
             assert_eq!(fits(pattern, name), does, "{pattern} {name}");
         }
     }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use fanin_daemon::DaemonConfig;
-use fanin_trust::Protection;
 use fanin_plan::units::{bytes_of, bytes_text, microseconds_of};
+use fanin_trust::Protection;
 
 use super::SwitchArgs;
 use fanin_terminal::log::LogFormat;

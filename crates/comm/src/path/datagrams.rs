@@ -12,8 +12,8 @@ use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_operator::Faults;
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
-use fanin_trust::LinkKeys;
 use fanin_systems::{AnyNode, OfferNumbers};
+use fanin_trust::LinkKeys;
 
 use super::VERDICT_WAIT;
 use super::fabric::FabricJobs;
@@ -343,7 +343,8 @@ pub(crate) fn driver(
     };
     let how = DriverConfig {
         sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
-        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize + tag_bytes(admitted),
+        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize
+            + tag_bytes(admitted),
         epoch: Some(admitted.epoch),
         peers_epoch: Some(admitted.epoch),
         ..DriverConfig::default()

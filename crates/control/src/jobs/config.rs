@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fanin_trust::{PacketKeys, Protection, Secret};
 use fanin_systems::{FlarePackets, SumOrder, System, TreeParameters};
+use fanin_trust::{PacketKeys, Protection, Secret};
 
 use crate::call::Op;
 use crate::message::{FabricFile, FailureKind, JobWish, OperatorWish, Refusal, SwitchMessage};

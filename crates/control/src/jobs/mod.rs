@@ -39,6 +39,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use fanin_core::hash::derive;
+use fanin_trust::Protection;
 
 pub use admission::PAYLOAD_STEP_BYTES;
 pub use config::{Action, ConnectionId, JobsConfig, Note, OpenJob, Packets, WINDOW_MAX, keys_at_switch, memory_bytes};
@@ -99,6 +100,8 @@ pub struct JobStatus<'a> {
     pub present: u32,
     /// Whether its hosts sum by themselves.
     pub by_hosts: bool,
+    /// Whose it is, where the switch knows tenants.
+    pub pass: Option<&'a Pass>,
 }
 
 /// All jobs of a switch.
@@ -172,6 +175,7 @@ impl Jobs {
             world: job.world,
             present: job.members.values().filter(|member| !member.has_left()).count() as u32,
             by_hosts: job.by_hosts.is_some(),
+            pass: job.pass.as_ref(),
         })
     }
 
@@ -187,7 +191,8 @@ impl Jobs {
         if self.connections.is_empty() && self.jobs.is_empty() {
             self.next_tick_ms = now_ms + TICK_MS;
         }
-        self.connections.insert(connection, Connection { peer, local, opened_ms: now_ms, heard_ms: now_ms, stage: Stage::Fresh, pass: None });
+        self.connections
+            .insert(connection, Connection { peer, local, opened_ms: now_ms, heard_ms: now_ms, stage: Stage::Fresh, pass: None });
         if self.connections.len() > self.config.connections_max && !self.make_room(connection) {
             let text = self.connections_text(connection);
             self.refuse(connection, Refusal::Full, text);
@@ -275,7 +280,9 @@ impl Jobs {
             return self.refuse(connection, Refusal::Protocol, format!("expected `{MAGIC}` and got {:?}", hello.magic));
         }
         let fabric = self.config.fabric.clone();
-        let greeting = SwitchHello { magic: MAGIC.into(), version: VERSION, software, switch_instance: self.switch_instance, fabric };
+        let packets = self.config.packets.as_ref().map_or(Protection::None, |packets| packets.protection);
+        let (magic, switch_instance, wants_token) = (MAGIC.into(), self.switch_instance, self.config.wants_pass);
+        let greeting = SwitchHello { magic, version: VERSION, software, switch_instance, fabric, wants_token, packets };
         self.actions.push_back(Action::Send(connection, SwitchMessage::Hello(greeting)));
         if hello.version != VERSION {
             let text = format!(

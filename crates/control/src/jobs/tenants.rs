@@ -94,7 +94,11 @@ impl Jobs {
             return Ok(());
         }
         let left_s = (joins.since_ms + MINUTE_MS).saturating_sub(now_ms).div_ceil(1_000);
-        Err(format!("tenant {} has joined {} times in this minute, as often as it may: try again in {left_s} s", pass.tenant, joins.count - 1))
+        Err(format!(
+            "tenant {} has joined {} times in this minute, as often as it may: try again in {left_s} s",
+            pass.tenant,
+            joins.count - 1
+        ))
     }
 
     /// Whether a tenant may begin one more job.
@@ -106,7 +110,8 @@ impl Jobs {
         if jobs.used >= jobs.most {
             return Err(jobs.text(join));
         }
-        let used: usize = self.of_tenant(pass).filter_map(|job| job.members.values().next()).map(|member| member.join.operators.len()).sum();
+        let used: usize =
+            self.of_tenant(pass).filter_map(|job| job.members.values().next()).map(|member| member.join.operators.len()).sum();
         let operators = Share { pass, what: "operators", used, most: pass.quota.operators_max };
         if used + join.operators.len() > operators.most { Err(operators.text(join)) } else { Ok(()) }
     }

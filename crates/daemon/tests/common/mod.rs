@@ -14,8 +14,8 @@ use fanin_core::{Address, CollectiveKind, ElementOp, JobId, NetworkMap, NodeId, 
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, RTO_INITIAL, RTO_MIN};
 use fanin_net::{Socket, SocketConfig};
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
-use fanin_trust::LinkKeys;
 use fanin_systems::{AnyNode, JobSpec, OfferNumbers, SwitchMlParameters, System, build};
+use fanin_trust::LinkKeys;
 
 /// Far longer than anything takes: only a test that hangs meets it.
 pub const GUARD: Duration = Duration::from_secs(120);
