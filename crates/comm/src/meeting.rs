@@ -369,7 +369,7 @@ fn request(config: &Config, wanted: Wanted, data: SocketAddr, switch: SocketAddr
 }
 
 /// The token itself, or what is in its file now.
-fn token(said: &Token) -> Option<Token> {
+pub(crate) fn token(said: &Token) -> Option<Token> {
     match said.0.strip_prefix('@') {
         None => Some(said.clone()),
         Some(path) => fs::read_to_string(path).ok().map(|text| Token(text.trim().to_owned())),
