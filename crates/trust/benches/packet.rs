@@ -21,7 +21,6 @@ fn packets(criterion: &mut Criterion) {
                     rank.sealer.seal(number, 20, &mut packet);
                 });
             });
-            number = number.wrapping_add(1);
             packet.fill(1);
             LinkKeys::of_rank(&keys).sealer.seal(9, 20, &mut packet);
             let mut scratch = Vec::new();

@@ -19,7 +19,7 @@ use super::VERDICT_WAIT;
 use super::fabric::FabricJobs;
 use super::hosts::HostJobs;
 use super::patience::Patience;
-use super::star::{broken, node};
+use super::star::{broken, node, tag_bytes};
 use super::stop;
 use super::traffic::Traffic;
 use super::whole::{Asked, Jobs, Whole};
@@ -358,11 +358,6 @@ pub(crate) fn driver(
         more => return Err(broken(format!("{} keys for packets to one switch", more.len()))),
     }
     Ok(driver)
-}
-
-/// By how much packets are longer, where they have keys.
-pub(super) fn tag_bytes(admitted: &Admitted) -> usize {
-    admitted.keys.first().map_or(0, |keys| keys.protection.tag_bytes())
 }
 
 /// Who sums.

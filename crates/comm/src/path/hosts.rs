@@ -14,9 +14,8 @@ use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConf
 use fanin_systems::{ExchangeParameters, RingParameters, System};
 use fanin_trust::{LinkKeys, PacketKeys};
 
-use super::datagrams::tag_bytes;
 use super::fabric::port::HostPort;
-use super::star::node;
+use super::star::{node, tag_bytes};
 use super::stop::Stop;
 use crate::call::copies;
 use crate::config::Config;

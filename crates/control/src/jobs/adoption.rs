@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use super::config::{Action, Note, OpenJob};
+use super::config::{Action, Note, OpenJob, Pass};
 use super::job::{Job, Member, Phase, Presence};
-use super::tenants::Pass;
 use super::{Jobs, admission};
 use crate::message::{Admitted, Join, PeerInfo};
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use fanin_systems::{FlarePackets, SumOrder, System, TreeParameters};
-use fanin_trust::{PacketKeys, Protection, Secret};
+use fanin_trust::{PacketKeys, Protection, Quota, Secret};
 
 use crate::call::Op;
 use crate::message::{FabricFile, FailureKind, JobWish, OperatorWish, Refusal, SwitchMessage};
@@ -75,6 +75,15 @@ impl JobsConfig {
     pub fn waiting_max(&self) -> usize {
         self.jobs_max.saturating_mul(4).max(64)
     }
+}
+
+/// Whom a connection speaks for, once its token has been verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pass {
+    /// The tenant.
+    pub tenant: String,
+    /// What it may have.
+    pub quota: Quota,
 }
 
 /// How packets of jobs are protected.

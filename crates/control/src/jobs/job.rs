@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::config::{ConnectionId, Packets, keys_at_switch, keys_of_pair};
-use super::tenants::Pass;
+use super::config::{ConnectionId, Packets, Pass, keys_at_switch, keys_of_pair};
 use crate::call::CallDescription;
 use crate::message::{Admitted, ByHosts, Join, OperationPlan, PeerInfo, WAITING_RANKS_MAX};
 

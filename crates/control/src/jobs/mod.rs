@@ -42,9 +42,8 @@ use fanin_core::hash::derive;
 use fanin_trust::Protection;
 
 pub use admission::PAYLOAD_STEP_BYTES;
-pub use config::{Action, ConnectionId, JobsConfig, Note, OpenJob, Packets, WINDOW_MAX, keys_at_switch, memory_bytes};
+pub use config::{Action, ConnectionId, JobsConfig, Note, OpenJob, Packets, Pass, WINDOW_MAX, keys_at_switch, memory_bytes};
 pub use job::Phase;
-pub use tenants::Pass;
 
 use crate::message::{
     ABORT_TEXT_CHARS_MAX, ByHosts, ClientMessage, Failed, FailureKind, Hello, Join, Refusal, Refused, SHARE_KEY_BYTES_MAX,

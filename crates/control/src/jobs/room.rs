@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::config::{ConnectionId, WAITING_BYTES_MAX, memory_bytes};
+use super::config::{ConnectionId, Pass, WAITING_BYTES_MAX, memory_bytes};
 use super::job::{Job, Phase};
-use super::tenants::{Pass, is_of};
+use super::tenants::is_of;
 use super::{Connection, Jobs, Stage};
 use crate::message::{JobWish, Join, Refusal};
 

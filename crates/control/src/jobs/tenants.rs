@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use fanin_trust::Quota;
-
-use super::config::ConnectionId;
+use super::config::{ConnectionId, Pass};
 use super::job::Job;
 use super::{Jobs, Stage};
 use crate::message::{Join, Refusal};
@@ -13,15 +11,6 @@ use crate::message::{Join, Refusal};
 const MINUTE_MS: u64 = 60_000;
 /// Tenants whose joins are counted; those of a tenant that is not remembered any more begin anew.
 const TENANTS_REMEMBERED: usize = 4_096;
-
-/// Whom a connection speaks for, once its token has been verified.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pass {
-    /// The tenant.
-    pub tenant: String,
-    /// What it may have.
-    pub quota: Quota,
-}
 
 /// Joins of a tenant in the present minute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
