@@ -2,7 +2,7 @@
 #
 #   docker build --tag fanin .
 #   docker run --rm fanin sim --example quickstart
-#   docker run --rm --network host fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
+#   docker run --rm --network host fanin switch --listen 0.0.0.0:7700 --open --http 127.0.0.1:9470
 FROM rust:1.95.0-alpine AS build
 RUN apk add --no-cache musl-dev gcc
 WORKDIR /fanin

@@ -5,6 +5,8 @@
     small      4 workers on this host, 4 KiB: shared memory
     garbage    4 workers on loopback at `fanin switch`, 64 MiB by UDP, with and without garbage for the job's port: its rate, its share of
                the switch's processor time, and by how much the switch has grown. With root also in the name of members.
+    flood      the same where packets have keys, against a flood of as many packets for a port of nobody: garbage, and packets in the name of
+               members, cut short, damaged, altered, and once more. What is measured is what it costs the job and not what it costs to send.
     links4, links8
                4 and 8 network namespaces on a bridge, every link with 1 Gbit/s each way, 64 MiB: against gloo, against the payload rate
                that plain UDP has on one of the links, and against that of plain UDP from and to all workers at once, which is what the
@@ -52,6 +54,7 @@ UDP, MEMORY = "Fanin UDP", "Fanin shared memory"
 #: As gloo, whose only way it is; Open MPI's ranks have a second vector.
 UDP_IN_PLACE, MEMORY_IN_PLACE = "Fanin UDP, in place", "Fanin shared memory, in place"
 QUIET, GARBAGE = "Fanin UDP, quiet", "Fanin UDP, garbage"
+ELSEWHERE, FLOOD = "Fanin UDP with keys, flood elsewhere", "Fanin UDP with keys, flooded"
 GLOO, MPI_MEMORY, MPI_TCP = "gloo", "Open MPI shared memory", "Open MPI TCP"
 RAW, RAW_TOGETHER = "plain UDP", "plain UDP, all at once"
 #: What runs a contender once and gives its measurement.
@@ -148,11 +151,11 @@ def free_port(kind: socket.SocketKind) -> int:
         return probe.getsockname()[1]
 
 
-def start_switch(crew: Crew) -> Switch:
+def start_switch(crew: Crew, *options: str) -> Switch:
     """Starts one, and waits until it answers."""
     control, web, data = free_port(socket.SOCK_STREAM), free_port(socket.SOCK_STREAM), free_port(socket.SOCK_DGRAM)
     http = f"127.0.0.1:{web}"
-    command = [str(fanin_program()), "switch", "--listen", f"127.0.0.1:{control}", "--http", http, "--data-ports", f"{data}-{data}"]
+    command = [str(fanin_program()), "switch", "--listen", f"127.0.0.1:{control}", "--http", http, "--data-ports", f"{data}-{data}", *options]
     switch = Switch(crew.start(command), control, data, http)
     deadline = time.monotonic() + 10
     while True:
@@ -165,8 +168,8 @@ def start_switch(crew: Crew) -> Switch:
             time.sleep(0.05)
 
 
-def at_switch(switch: Switch, rate: int) -> dict:
-    """All ranks on this host, at a switch that gets so many packets of garbage a second besides."""
+def at_switch(switch: Switch, rate: int, *how: str) -> dict:
+    """All ranks on this host, at a switch that gets so many packets of garbage a second besides; `how`: see garbage.py."""
     deadline, calls = time.monotonic() + TIMEOUT_S, GARBAGE_CALLS
     command = [str(fanin_program()), "bench", "allreduce", "--workers", str(GARBAGE_WORLD), "--switch", f"127.0.0.1:{switch.port}"]
     work = ["--sizes", str(LARGE), "--iterations", str(calls), "--transport", "udp", "--format", "json"]
@@ -177,7 +180,7 @@ def at_switch(switch: Switch, rate: int) -> dict:
         pouring = None
         if rate:
             script = Path(__file__).resolve().parent / "garbage.py"
-            pouring = crew.start([sys.executable, str(script), "127.0.0.1", str(switch.data_port), str(rate)])
+            pouring = crew.start([sys.executable, str(script), "127.0.0.1", str(switch.data_port), str(rate), *how])
         row = measurement.only_row(crew.finish(crew.start([*command, *work], {"FANIN_PAYLOAD": str(GARBAGE_PAYLOAD)}), deadline))
         took = time.monotonic() - begin
         if pouring is not None:
@@ -208,6 +211,23 @@ def beside_garbage(stack: ExitStack, _setup: Setup) -> dict[str, Run]:
     """The same job with and without garbage, at the same switch."""
     switch = start_switch(stack.enter_context(Crew()))
     return {QUIET: lambda: at_switch(switch, 0), GARBAGE: lambda: at_switch(switch, GARBAGE_RATE)}
+
+
+def beside_flood(stack: ExitStack, _setup: Setup) -> dict[str, Run]:
+    """The same job with a flood for its port, and with one for a port of nobody."""
+    switch = start_switch(stack.enter_context(Crew()), "--packets", "mac")
+    sink = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    sink.bind(("127.0.0.1", 0))
+    nobody = str(sink.getsockname()[1])
+    return {
+        ELSEWHERE: lambda: at_switch(switch, GARBAGE_RATE, "altered", nobody),
+        FLOOD: lambda: at_switch(switch, GARBAGE_RATE, "altered"),
+    }
+
+
+def told_of_flood(results: dict[str, list[dict]]) -> list[str]:
+    """As of garbage."""
+    return told_of_garbage({QUIET: results.get(ELSEWHERE, []), GARBAGE: results.get(FLOOD, [])})
 
 
 def told_of_garbage(results: dict[str, list[dict]]) -> list[str]:
@@ -281,7 +301,9 @@ def on_links(workers: int) -> Callable[[ExitStack, Setup], dict[str, Run]]:
         star = stack.enter_context(namespaces.Star(workers, LINK_RATE))
         crew = stack.enter_context(Crew())
         # `ip netns exec` becomes the program, so that this is the switch's own process.
-        switch = crew.start([*star.inside("switch"), str(fanin_program()), "switch", "--listen", f"{star.switch_address}:{SWITCH_PORT}"])
+        # Like the others: without keys.
+        at = f"{star.switch_address}:{SWITCH_PORT}"
+        switch = crew.start([*star.inside("switch"), str(fanin_program()), "switch", "--listen", at, "--open", "--packets", "none"])
         prefixes = [star.inside(rank) for rank in range(workers)]
         found: dict[str, Run] = {
             RAW: lambda: plain_udp(star),
@@ -352,6 +374,16 @@ CASES = [
             Goal("the switch's CPU seconds per GiB beside garbage over those without", "switch_cpu_s_per_gib", GARBAGE, QUIET),
         ],
         remarks=told_of_garbage,
+    ),
+    Case(
+        "flood",
+        f"{GARBAGE_WORLD} workers at a switch on loopback, 64 MiB of float32 in packets with keys, with a flood for its port",
+        beside_flood,
+        [
+            Goal("rate while flooded over rate with the flood elsewhere", "algbw_mb_s", FLOOD, ELSEWHERE, ">=", 0.9),
+            Goal("the switch's CPU seconds per GiB while flooded over those without", "switch_cpu_s_per_gib", FLOOD, ELSEWHERE),
+        ],
+        remarks=told_of_flood,
     ),
     links_case(4),
     links_case(8),
@@ -478,7 +510,7 @@ def prepare(cases: Sequence[Case]) -> Setup:
     """Installs the peers that are needed, as far as that is allowed."""
     setup = Setup()
     peers = {"gloo": gloo.obstacle, "openmpi": openmpi.obstacle}
-    needed = {"memory": ["gloo", "openmpi"], "small": ["openmpi"], "garbage": []}
+    needed = {"memory": ["gloo", "openmpi"], "small": ["openmpi"], "garbage": [], "flood": []}
     for peer in sorted({peer for case in cases for peer in needed.get(case.name, ["gloo"])}):
         reason = peers[peer]()
         if reason is not None:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Sends garbage to a UDP port of this host at a steady rate, until it is told to end by SIGTERM; then prints what it has sent, as JSON.
 
-Usage: garbage.py IPV4 PORT PACKETS_PER_SECOND
+Usage: garbage.py IPV4 PORT PACKETS_PER_SECOND [altered [SINK]]
 
 A stranger's random bytes, from a socket of its own; and with root, in the name of whoever else sends to the port, packets that were on the
-way there: cut short, with a bit of their header turned over, or once more as they are. No bits are turned over where only the checksum of
+way there: cut short, with a bit of their header turned over, or once more as they are. With `altered` also with another payload, a later number and the right checksum: only where
+packets have keys, since sums are wrong without. With SINK all of it goes to that port of this host instead, which costs the sender as much. No bits are turned over where only the checksum of
 UDP stands between them and a wrong sum: whoever writes in a member's name may contribute what it likes. Python's standard library only.
 """
 
@@ -19,6 +20,7 @@ import socket
 import struct
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 
 #: Headers of IPv4 and UDP.
@@ -80,24 +82,42 @@ def with_a_wrong_bit(payload: bytes, dice: random.Random) -> bytes:
     return bytes(damaged)
 
 
-def mixture(address: str, port: int, known: list[tuple[int, bytes]]) -> dict[str, list[bytes]]:
+def altered(payload: bytes, dice: random.Random) -> bytes:
+    """The same with another payload, one of the next numbers, and the checksum of packets without keys."""
+    header = 20 if payload[2] & 4 else 32
+    if len(payload) < header + 64:
+        return payload
+    other = bytearray(payload)
+    (number,) = struct.unpack_from("<I", other, 12)
+    struct.pack_into("<I", other, 12, (number + dice.randrange(1, 1_000)) % 2**32)
+    for at in range(header + 24, len(other)):
+        other[at] ^= 0x55
+    check = zlib.crc32(other[20:header], zlib.crc32(other[:16], zlib.crc32(other[header:])))
+    struct.pack_into("<I", other, 16, check)
+    return bytes(other)
+
+
+def mixture(address: str, port: int, known: list[tuple[int, bytes]], alters: bool = False) -> dict[str, list[bytes]]:
     """By kind, what is sent; what goes out in another's name has its headers already."""
     dice = random.Random(1)
     kinds: dict[str, list[bytes]] = {"random": [dice.randbytes(dice.randrange(1, 1_400)) for _ in range(64)]}
     for source, payload in known:
         cut = payload[: dice.randrange(1, max(2, len(payload)))]
-        for kind, wrong in (("truncated", cut), ("bit flipped", with_a_wrong_bit(payload, dice)), ("repeated", payload)):
+        wrongs = [("truncated", cut), ("bit flipped", with_a_wrong_bit(payload, dice)), ("repeated", payload)]
+        for kind, wrong in wrongs + ([("altered", altered(payload, dice))] if alters else []):
             kinds.setdefault(kind, []).append(in_the_name_of(source, address, port, wrong))
     return kinds
 
 
-def pour(address: str, port: int, rate: float, is_over: list[bool]) -> dict:
+def pour(address: str, port: int, rate: float, is_over: list[bool], alters: bool = False, sink: int | None = None) -> dict:
     """Sends until it is over."""
     stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     stranger.setblocking(False)
     root = os.geteuid() == 0
     forger = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) if root else None
-    kinds = mixture(address, port, examples(port, is_over) if root else [])
+    known = examples(port, is_over) if root else []
+    port = sink or port
+    kinds = mixture(address, port, known, alters)
     rounds = itertools.zip_longest(*kinds.values())
     order = itertools.cycle([(kind, packet) for packets in rounds for kind, packet in zip(kinds, packets, strict=True) if packet])
     sent, begin = dict.fromkeys(kinds, 0), time.monotonic()
@@ -121,13 +141,14 @@ def pour(address: str, port: int, rate: float, is_over: list[bool]) -> dict:
 
 def main(arguments: list[str]) -> int:
     """The program; returns its exit code."""
-    if len(arguments) != 3:
+    if not 3 <= len(arguments) <= 5 or arguments[3:4] not in ([], ["altered"]):
         print(__doc__.split("\n\n")[1], file=sys.stderr)
         return 2
     address, port, rate = arguments[0], int(arguments[1]), float(arguments[2])
     is_over: list[bool] = []
     signal.signal(signal.SIGTERM, lambda _number, _frame: is_over.append(True))
-    print(json.dumps(pour(address, port, rate, is_over)))
+    sink = int(arguments[4]) if len(arguments) == 5 else None
+    print(json.dumps(pour(address, port, rate, is_over, len(arguments) > 3, sink)))
     return 0
 
 

@@ -102,7 +102,7 @@ def on_links(mpi: Mpi, hosts: int, options: argparse.Namespace, folder: Path) ->
     library = mpi_library.library(options.prefix, mpi.kind)
     with namespaces.Star(hosts, LINK_RATE) as star, Crew() as crew:
         address = f"{star.switch_address}:{PORT}"
-        switch = crew.start([*star.inside("switch"), options.fanin, "switch", "--listen", address])
+        switch = crew.start([*star.inside("switch"), options.fanin, "switch", "--listen", address, "--open", "--packets", "none"])
         crew.wait_until_it_says(switch, address, time.monotonic() + 30)
         given = ["env", f"LD_PRELOAD={library}", f"FANIN_SWITCH={address}", "FANIN_TRANSPORT=udp", "FANIN_MPI_SERVE=all"]
         return measured([*launcher(mpi, star, folder), *given, *work(mpi, options, folder, "links")])

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     with Star(WORLD, args.rate) as star, Crew() as crew:
         address = f"{star.switch_address}:{PORT}"
-        crew.start([*star.inside("switch"), args.fanin, "switch", "--listen", address])
+        crew.start([*star.inside("switch"), args.fanin, "switch", "--listen", address, "--open", "--packets", "none"])
         ranks = []
         for rank in range(WORLD):
             environment = {"FANIN_RANK": str(rank), "FANIN_WORLD": str(WORLD), "FANIN_SWITCH": address, "FANIN_TRANSPORT": "udp"}

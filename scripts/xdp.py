@@ -120,7 +120,7 @@ class Net:
 @contextlib.contextmanager
 def switch(net: Net, xdp: bool) -> Iterator[subprocess.Popen[str]]:
     """A switch in its namespace, in the kernel or not."""
-    command = [PROGRAM, "switch", "--listen", f"0.0.0.0:{PORT}", "--http", f"127.0.0.1:{HTTP}"]
+    command = [PROGRAM, "switch", "--listen", f"0.0.0.0:{PORT}", "--open", "--http", f"127.0.0.1:{HTTP}"]
     more = ["--xdp", net.devices] if xdp else []
     process = subprocess.Popen([*net.inside("switch"), *command, *more], stdout=subprocess.PIPE, text=True)
     try:

@@ -55,6 +55,7 @@ class Communicator:
         fixed_point: bool | None = ...,
         reproducible: bool | str | None = ...,
         sparse: str | None = ...,
+        token: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:
@@ -82,6 +83,7 @@ class Communicator:
         fixed_point: bool | None = ...,
         reproducible: bool | str | None = ...,
         sparse: str | None = ...,
+        token: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:

@@ -85,6 +85,8 @@ def init(
             nothing else. ``"block"`` sends fewer bytes: the bits depend on where in an array a value stands, and sums are exact relative
             to the largest of 256 neighbours, beside which what is much smaller vanishes.
         sparse: How sparse vectors are reduced by UDP (``FANIN_SPARSE``); ``"auto"`` takes the switch where that saves bytes.
+        token: What gives the right to join, where the switch asks for it (``FANIN_TOKEN``): a token that ``fanin token issue`` has made, or
+            ``"@FILE"``.
         notices: Called with what the user should know while ranks wait; by default that is printed to standard error. It may be called in
             another thread.
         operators: Operators that the job brings along, at most four: the same modules at all ranks, in the same order.

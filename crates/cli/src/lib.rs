@@ -52,6 +52,7 @@ mod repro;
 mod stream;
 mod switch;
 mod testbed;
+mod token;
 mod top;
 mod trace;
 mod workload;
@@ -87,7 +88,7 @@ Examples:
   fanin check canary --seeds 100
   fanin demo --loss 0.01
   fanin operator check examples/operators/log_sum_exp.wasm
-  fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
+  fanin switch --listen 0.0.0.0:7700 --keys keys.toml --http 127.0.0.1:9470
   fanin manager FABRIC.toml --listen 0.0.0.0:7701
   fanin top 127.0.0.1:9470
   fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml
@@ -128,6 +129,8 @@ enum Command {
     Operator(operator::OperatorCommand),
     /// Sum vectors for jobs of other processes, as a switch in the network would.
     Switch(Box<switch::SwitchArgs>),
+    /// Make keys and tokens that admit ranks to a switch.
+    Token(token::TokenArgs),
     /// Manage the switches of a fabric for jobs of other processes.
     Manager(manager::ManagerArgs),
     /// Watch switches: jobs, ranks, links, and which rank the others wait for.
@@ -210,6 +213,7 @@ fn perform(command: &Command) -> ExitCode {
         Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),
         Command::Bench(BenchCommand::Link(args)) => link::run(args),
         Command::Bench(BenchCommand::Stream(args)) => stream::run(args),
+        Command::Token(args) => token::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),
         Command::FabricWorker(args) => return fabric_worker::run(args),

@@ -27,6 +27,9 @@ pub struct ManagerArgs {
     /// Where to serve /metrics (for Prometheus) and /healthz; nowhere by default.
     #[arg(long, value_name = "IP:PORT")]
     pub http: Option<SocketAddr>,
+    /// Who may join: ranks with a token of one of the keys in this file, which is read again when it changes. See `fanin token`.
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
     /// How to write logs to standard error: text, or json with one object a line. RUST_LOG=debug writes more.
     #[arg(long, value_name = "text|json", default_value = "text", value_parser = log_format)]
     pub log_format: LogFormat,
@@ -72,5 +75,5 @@ fn read(path: &Path, args: &ManagerArgs) -> Result<DaemonConfig, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{name}: cannot be read: {error}"))?;
     let fabric = Fabric::parse(&name, &text).map_err(|error| error.to_string())?;
     let config = DaemonConfig::manager(args.listen, fabric, FabricFile { name, text })?;
-    Ok(DaemonConfig { http: args.http, ..config })
+    Ok(DaemonConfig { http: args.http, keys: args.keys.clone(), ..config })
 }

@@ -34,7 +34,7 @@ use settings::Settings;
 pub struct SwitchArgs {
     /// Be one of the switches of the fabric that this file describes: it forwards packets by its ports, and jobs are announced to it.
     #[arg(long, value_name = "FABRIC.toml", requires = "name", conflicts_with_all = ["config", "listen", "data_ports",
-        "connections_max", "patience_max", "drain_timeout", "xdp", "check"])]
+        "keys", "open", "packets", "connections_max", "patience_max", "drain_timeout", "xdp", "check"])]
     pub fabric: Option<PathBuf>,
     /// Which of the fabric's switches, as leaf0.
     #[arg(long, requires = "fabric")]
@@ -51,6 +51,16 @@ pub struct SwitchArgs {
     /// UDP ports for jobs, one each, as 7000-7999; any free ports by default.
     #[arg(long, value_name = "FIRST-LAST")]
     pub data_ports: Option<String>,
+    /// Who may join: ranks with a token of one of the keys in this file, which is read again when it changes. See `fanin token`.
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<String>,
+    /// Everybody who reaches the port may join, and needs no token. Where the switch listens on loopback only, that needs not be said.
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub open: Option<String>,
+    /// What is done for packets: none; mac, so that nobody else can make or alter one; seal, so that nobody else can read one either. By
+    /// default none on loopback and with --xdp, and else mac.
+    #[arg(long, value_name = "none|mac|seal")]
+    pub packets: Option<String>,
     /// Jobs at once.
     #[arg(long, value_name = "NUMBER")]
     pub jobs_max: Option<String>,
@@ -90,7 +100,7 @@ pub struct SwitchArgs {
 const EXAMPLES: &str = "\
 Examples:
   fanin switch                                        for processes of this machine, at 127.0.0.1:7700
-  fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
+  fanin switch --listen 0.0.0.0:7700 --keys keys.toml --http 127.0.0.1:9470
   fanin switch --config switch.toml --check
   fanin switch --fabric FABRIC.toml --name leaf0      one of several, as docs/fabric.md says
   fanin switch --transparent eth1,eth2,eth3,eth4      layer 2, sums inside TCP connections, as docs/transparent.md says
@@ -112,6 +122,7 @@ pub fn run(args: &SwitchArgs) -> ExitCode {
     }
     let read = Settings::read(args).and_then(|mut settings| {
         args.xdp.as_ref().map_or(Ok(()), |devices| settings.in_kernel(devices))?;
+        settings.check_who_may_join()?;
         Ok(settings)
     });
     let settings = match read {

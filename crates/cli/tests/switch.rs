@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use common::{folder, good, refused};
 use fanin_comm::{CommError, Communicator, Config, Fallback, Meeting, Operator, Transport};
+use fanin_control::ClientSession;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Far longer than anything takes: only a test that hangs meets it.
@@ -190,7 +192,7 @@ fn every_setting_and_its_default_are_documented_and_can_be_given_in_both_ways() 
         );
         assert!(good(&folder, &["switch", "--help"]).contains(&format!("--{}", name.replace('_', "-"))));
     }
-    assert_eq!(count, 9);
+    assert_eq!(count, 12);
     // What is printed is a config file that says the same.
     let config = &blocks("toml")[0];
     fs::write(folder.join("a.toml"), config).unwrap();
@@ -411,8 +413,64 @@ fn after_others(control: SocketAddr, others: u32) -> String {
     last.join("; ")
 }
 
+/// A file with a key whose tokens nobody has.
+fn keys(folder: &Path) -> PathBuf {
+    let _ = fs::remove_file(folder.join("issuer.key"));
+    let table = good(folder, &["token", "new", "--name", "one", "--private", "issuer.key"]);
+    fs::write(folder.join("keys.toml"), table).unwrap();
+    folder.join("keys.toml")
+}
+
+/// What a switch says of the packets that it takes.
+fn greeting(control: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(control).unwrap();
+    stream.write_all(&ClientSession::greeting("a test")).unwrap();
+    let (mut session, mut buffer) = (ClientSession::new(), [0; 4_096]);
+    while session.switch().is_none() {
+        let bytes = stream.read(&mut buffer).unwrap();
+        session.push(&buffer[..bytes]);
+        assert_eq!(session.next(), Ok(None));
+    }
+    session.switch().unwrap().packets.to_string()
+}
+
+/// A switch that others than processes of this machine can reach is told who may join, and packets have keys there.
+#[test]
+fn who_may_join_is_said_where_others_can_ask() {
+    let folder = folder("switch_open");
+    let said = refused(&folder, &["switch", "--listen", "0.0.0.0:0"]);
+    assert!(said.contains("--keys FILE") && said.contains("--open"), "{said}");
+    let keys = keys(&folder).display().to_string();
+    assert!(refused(&folder, &["switch", "--keys", &keys, "--open"]).contains("expected one of them"));
+    for arguments in [&["--open"][..], &["--keys", &keys]] {
+        let arguments = [&["--listen", "0.0.0.0:0"], arguments].concat();
+        let mut switch = Switch::start(&folder, &arguments);
+        let control: SocketAddr = switch.line().strip_prefix("ranks join at ").unwrap().parse().unwrap();
+        let here = SocketAddr::new([127, 0, 0, 1].into(), control.port());
+        assert_eq!(greeting(here), "mac");
+        let joined = after_others(here, 0);
+        assert_eq!(joined == "joined; joined", arguments.contains(&"--open"), "{joined}");
+        let token = ["token", "issue", "--private", "issuer.key", "--name", "one", "--tenant", "red", "--job", "last", "--lasts", "1h"];
+        let token = good(&folder, &token);
+        assert!(good(&folder, &["token", "show", "--keys", &keys, token.trim()]).contains("tenant  red\njobs    last\nranks   all"));
+        let with = |number| {
+            let token = Some(fanin_control::Token(token.trim().into()));
+            Communicator::join(Config { timeout: Duration::from_secs(5), token, ..rank(here, "last", number, 2) })
+        };
+        thread::scope(|scope| {
+            let threads = [0, 1].map(|number| scope.spawn(move || with(number).map(drop)));
+            threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+        });
+    }
+    // A key is not lost by mistake, and shown to nobody else.
+    let again = common::fanin(&folder, &["token", "new", "--name", "two", "--private", "issuer.key"]);
+    assert!(again.status.code() == Some(1) && String::from_utf8_lossy(&again.stderr).contains("issuer.key"));
+    let mode = fs::metadata(folder.join("issuer.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
 /// What is seen of each setting. The ports of `listen` and of `data_ports` are free ones.
-fn probes(listen: u16, data: u16) -> Vec<Probe> {
+fn probes(folder: &Path, listen: u16, data: u16) -> Vec<Probe> {
     fn probe(name: &'static str, value: impl ToString, seen: fn(&mut Switch, SocketAddr) -> String) -> Probe {
         Probe { name, value: value.to_string(), seen }
     }
@@ -424,6 +482,8 @@ fn probes(listen: u16, data: u16) -> Vec<Probe> {
             switch.output.by_ref().lines().map(Result::unwrap).filter(|line| line.starts_with("metrics at ")).count().to_string()
         }),
         probe("data_ports", format!("\"{data}-{data}\""), |_, control| after_others(control, 1)),
+        probe("keys", format!("{:?}", keys(folder)), |_, control| after_others(control, 0)),
+        probe("packets", "\"seal\"", |_, control| greeting(control)),
         probe("jobs_max", 1, |_, control| after_others(control, 1)),
         probe("connections_max", 2, |_, control| after_others(control, 1)),
         probe("memory_max", "\"1MiB\"", |_, control| after_others(control, 0)),
@@ -456,8 +516,9 @@ fn every_key_of_a_config_file_changes_what_a_switch_does() {
     fs::write(folder.join("switch.toml"), "unknown_to_all = 1\n").unwrap();
     let said = refused(&folder, &["switch", "--config", "switch.toml"]);
     let known: BTreeSet<&str> = said.split("there are ").nth(1).unwrap().split(", ").collect();
-    let probes = probes(free_port(), free_port());
-    assert_eq!(known, probes.iter().map(|probe| probe.name).collect());
+    let probes = probes(&folder, free_port(), free_port());
+    // Of `open` see below: it says who may join where others than processes of this machine can ask.
+    assert_eq!(known, probes.iter().map(|probe| probe.name).chain(["open"]).collect());
     for Probe { name, value, seen } in probes {
         let see = |config: String| {
             fs::write(folder.join("switch.toml"), config).unwrap();

@@ -105,7 +105,10 @@ impl Communicator {
         };
         let survival = match (&runner, &path) {
             (Runner::Switch, Path::Memory(_)) => Survival::Memory,
-            (Runner::Switch, _) if may_fall_back(&config, Wanted::DENSE) => Survival::ResumeOrHosts,
+            // Without the switch there is nobody to make keys, or to look at tokens.
+            (Runner::Switch, _) if may_fall_back(&config, Wanted::DENSE) && joined.admitted.keys.is_empty() && config.token.is_none() => {
+                Survival::ResumeOrHosts
+            }
             (Runner::Switch | Runner::Manager, _) => Survival::Resume,
             (Runner::Rank { .. }, _) => Survival::None,
         };

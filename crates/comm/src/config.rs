@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, WORLD_MAX};
+use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, Token, WORLD_MAX};
 use fanin_core::{CollectiveKind, ReproducibleBy, units};
 use fanin_net::FaultPlan;
 use fanin_net::shm::Waiting;
@@ -202,6 +202,8 @@ pub struct Config {
     pub fallback: Option<Fallback>,
     /// The host of the fabric that this process is; by default the one at its address.
     pub fabric_host: Option<String>,
+    /// What gives this rank the right to join, where the switch asks for it: a token, or `@` and the file that it is read from at each join.
+    pub token: Option<Token>,
     /// Injected faults of what this rank sends by UDP, and the switch if it runs in this process: for tests and demonstrations.
     pub faults: FaultPlan,
     /// Where notices go.
@@ -237,6 +239,7 @@ impl Config {
             system: None,
             fallback: None,
             fabric_host: None,
+            token: None,
             faults: FaultPlan::default(),
             notices: Notices::default(),
             interrupt: Interrupt::default(),
@@ -348,6 +351,7 @@ impl Config {
             config.fallback = Some(choose(name, &value, &[("ring", Fallback::Ring), ("error", Fallback::Error)])?);
         }
         config.fabric_host = first(&["FANIN_FABRIC_HOST"]).map(|(_, value)| value);
+        config.token = first(&["FANIN_TOKEN"]).map(|(_, value)| Token(value.trim().to_owned()));
         config.check()?;
         Ok(config)
     }
@@ -408,6 +412,11 @@ impl Config {
             return wrong("job", format!("{:?}", self.job), "a name of 1 to 128 printable characters".into());
         }
         Config::check_timeout("timeout", self.timeout)?;
+        if let Some(path) = self.token.as_ref().and_then(|token| token.0.strip_prefix('@'))
+            && let Err(error) = std::fs::read_to_string(path)
+        {
+            return wrong("token", format!("@{path}"), format!("a token, or `@` and a file that can be read ({error})"));
+        }
         if self.operators.len() > OPERATORS_MAX {
             return wrong("operators", format!("{} of them", self.operators.len()), format!("at most {OPERATORS_MAX}"));
         }

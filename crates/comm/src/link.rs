@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use fanin_control::{
     ALIVE_INTERVAL_MS, Admitted, Attach, ByHosts, CallDescription, ClientError, ClientMessage, ClientSession, Failed, FailureKind, Join,
-    SILENCE_MS_MIN, SwitchMessage, encode,
+    SILENCE_MS_MIN, SwitchMessage, Token, encode,
 };
 use fanin_daemon::DaemonHandle;
 use fanin_net::Waker;
@@ -153,6 +153,8 @@ pub(crate) struct Link {
     /// How the switch was lost, while it is looked for.
     lost: Mutex<Option<String>>,
     ticket: Mutex<Ticket>,
+    /// What gives the right to come back.
+    token: Option<Token>,
     /// Takes the job up again if no call runs.
     idle: OnceLock<Idle>,
     /// Another life of the switch has answered: whoever has the engine takes the job up again.
@@ -209,6 +211,7 @@ impl Link {
             looked: Mutex::new(None),
             lost: Mutex::new(None),
             ticket: Mutex::new(Ticket { join, admitted, switch_instance }),
+            token: config.token.clone(),
             idle: OnceLock::new(),
             restarted: Arc::default(),
             fresh: Mutex::new(None),
@@ -678,7 +681,9 @@ impl Link {
         let Knock { mut stream, session, .. } = knock;
         let join = {
             let ticket = locked(&self.ticket);
-            Join { attach: Some(Attach { instance: ticket.admitted.instance }), ..ticket.join.clone() }
+            // The file of a token may have another one by now.
+            let token = self.token.as_ref().and_then(meeting::token);
+            Join { attach: Some(Attach { instance: ticket.admitted.instance }), token, ..ticket.join.clone() }
         };
         stream.write_all(&encode(&ClientMessage::Join(Box::new(join)))).ok()?;
         *locked(&self.writer) = stream.try_clone().ok()?;

@@ -14,7 +14,7 @@ use std::{fs, thread};
 
 use fanin_control::{
     ALIVE_INTERVAL_MS, Admitted, ByHosts, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan,
-    OperatorWish, ResumeState, SwitchMessage, encode,
+    OperatorWish, ResumeState, SwitchMessage, Token, encode,
 };
 use fanin_core::{ElementOp, hash};
 use fanin_daemon::{DaemonConfig, DaemonHandle};
@@ -363,6 +363,16 @@ fn request(config: &Config, wanted: Wanted, data: SocketAddr, switch: SocketAddr
         resume: None,
         adopt: None,
         by_hosts: if may_fall_back(config, wanted) { ByHosts::WhereFull } else { ByHosts::Never },
+        token: config.token.as_ref().and_then(token),
+        takes_keys: true,
+    }
+}
+
+/// The token itself, or what is in its file now.
+pub(crate) fn token(said: &Token) -> Option<Token> {
+    match said.0.strip_prefix('@') {
+        None => Some(said.clone()),
+        Some(path) => fs::read_to_string(path).ok().map(|text| Token(text.trim().to_owned())),
     }
 }
 

@@ -144,7 +144,15 @@ mod tests {
     use crate::message::Refusal;
 
     fn hello(version: u32) -> SwitchMessage {
-        SwitchMessage::Hello(SwitchHello { magic: MAGIC.into(), version, software: "fanin 9.9".into(), switch_instance: 4, fabric: None })
+        SwitchMessage::Hello(SwitchHello {
+            magic: MAGIC.into(),
+            version,
+            software: "fanin 9.9".into(),
+            switch_instance: 4,
+            fabric: None,
+            wants_token: false,
+            packets: Default::default(),
+        })
     }
 
     fn session(messages: &[SwitchMessage]) -> ClientSession {

@@ -49,11 +49,11 @@ pub use call::{CallDescription, CallKind, CustomCall, Op, Part, Signature};
 pub use client::{ClientError, ClientSession};
 pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, OperatorName, RanksJob, SwitchStatus};
 pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
-pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob, PAYLOAD_STEP_BYTES};
+pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob, PAYLOAD_STEP_BYTES, Pass};
 pub use message::{
     Admitted, Attach, BlockRange, ByHosts, ClientMessage, FABRIC_BYTES_MAX, FabricFile, Failed, FailureKind, Hello, HostId, JobWish, Join,
     ONLY_MEETS, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState,
-    Segment, Source, SwitchHello, SwitchMessage,
+    Segment, Source, SwitchHello, SwitchMessage, Token,
 };
 
 use fanin_core::Wire;

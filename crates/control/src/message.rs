@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use fanin_core::ReproducibleBy;
 use fanin_systems::System;
+use fanin_trust::{PacketKeys, Protection};
 use serde::{Deserialize, Serialize};
 
 use crate::call::{CallDescription, Op};
@@ -169,6 +170,12 @@ pub struct SwitchHello {
     /// The fabric whose manager this is; a switch that sums by itself has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricFile>,
+    /// Whether ranks need a token to join.
+    #[serde(default)]
+    pub wants_token: bool,
+    /// What is done for packets.
+    #[serde(default)]
+    pub packets: Protection,
 }
 
 /// A fabric's description, as ranks get it from its manager.
@@ -221,6 +228,23 @@ pub struct Join {
     /// Whether hosts may sum by themselves; the same at all ranks.
     #[serde(default, skip_serializing_if = "ByHosts::is_never")]
     pub by_hosts: ByHosts,
+    /// What gives it the right to join, where the switch asks for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// Whether it can make and take packets with keys ([`Admitted::keys`]): releases that know nothing of them do not say so.
+    #[serde(default)]
+    pub takes_keys: bool,
+}
+
+/// A token, which is not shown where a request is printed for people.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(pub String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
 }
 
 /// Whether the ranks of a job sum by themselves, without the switch: then it only knows who is there.
@@ -439,6 +463,10 @@ pub struct Admitted {
     /// Why hosts sum by themselves, where they do: then there is no socket at the switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hosts: Option<String>,
+    /// The keys of this rank's packets, where they have any: of its hop to the switch or, where hosts sum by themselves, of its hop to each of
+    /// the others, by rank. Nobody else is told these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<PacketKeys>,
 }
 
 /// One rank of an admitted job.
@@ -498,6 +526,8 @@ kinds! {
         Protocol = "protocol",
         /// A field has a value that makes no sense or is over a limit.
         Invalid = "invalid",
+        /// The token that this switch asks for is missing, or gives no right to what was asked.
+        Unauthorized = "unauthorized",
         /// The rank is taken by somebody who is alive.
         DuplicateRank = "duplicate_rank",
         /// Ranks want different things.

@@ -73,6 +73,8 @@ reasons! {
         InProgress = "in_progress",
         /// Its link epoch or number is not what is believed of the sender, and nothing shows yet that it is right.
         Unproven = "unproven",
+        /// The packet was not made with the key of the hop that it is said to come by, or a bit of it has changed.
+        Unauthenticated = "unauthenticated",
     }
 }
 

@@ -103,6 +103,13 @@ impl LinkSequence {
         self.epoch
     }
 
+    /// The number of which only the low half travelled: of those that end in it, the one nearest to those that came last
+    /// ([`ReplayWindow::whole`]).
+    #[inline]
+    pub fn whole(&self, low: u32) -> u64 {
+        self.track.window.whole(low)
+    }
+
     /// The low half of a number near those that came last: for [`LinkSequence::agree`], by who goes on with the link.
     pub const fn near(&self) -> u32 {
         self.track.window.middle() as u32

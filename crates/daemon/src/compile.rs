@@ -146,6 +146,7 @@ mod tests {
             epoch: 1,
             bind: [127, 0, 0, 1].into(),
             ranks: vec![(peer, 9).into()],
+            packets: None,
             nodes: Vec::new(),
         })
     }

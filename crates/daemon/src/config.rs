@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fanin_control::{FABRIC_BYTES_MAX, FabricFile, JobsConfig, PATIENCE_MS_MAX};
 use fanin_fabric::Fabric;
 use fanin_net::FaultPlan;
+use fanin_trust::Protection;
 
 /// A fabric that is managed; equal to itself only.
 #[derive(Clone, Debug)]
@@ -33,6 +35,10 @@ pub struct DaemonConfig {
     pub jobs: JobsConfig,
     /// Injected faults of what jobs send by UDP: for tests and demonstrations.
     pub faults: FaultPlan,
+    /// The file of the keys whose tokens admit ranks; without one everybody may join.
+    pub keys: Option<PathBuf>,
+    /// What is done for packets of jobs that this switch sums for. Their keys are of one life of the switch.
+    pub packets: Protection,
     /// The fabric whose switches sum, where this is its manager: it sums nothing by itself, and opens no sockets for vectors.
     pub fabric: Option<Managed>,
     /// A rank of this process whose socket says the same ([`fanin_net::SocketConfig::nearby`]) is reached through memory.
@@ -52,6 +58,8 @@ impl DaemonConfig {
             data_ports: None,
             jobs,
             faults: FaultPlan::default(),
+            keys: None,
+            packets: Protection::None,
             fabric: None,
             nearby: false,
             xdp: Vec::new(),

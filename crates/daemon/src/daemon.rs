@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 
+use fanin_control::jobs::Packets;
 use fanin_runtime::Statistics;
+use fanin_trust::{NoRandomness, Secret};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::config::DaemonConfig;
+use crate::gate::Gate;
 use crate::service::{Command, Service};
 use crate::xdp::Plane;
 
@@ -30,6 +33,15 @@ pub enum StartError {
     /// The program for the kernel is not there, or the kernel does not take it.
     #[error("{0}")]
     Xdp(String),
+    /// The keys cannot be read.
+    #[error("{0}")]
+    Keys(String),
+    /// There are no keys for packets.
+    #[error("no keys for packets: {0}")]
+    Randomness(#[from] NoRandomness),
+    /// Packets of a fabric, and those that a program in the kernel sums, have no keys.
+    #[error("packets = {0}: expected none {1}")]
+    NoPacketKeys(fanin_trust::Protection, &'static str),
     /// The kernel gives no thread or no event queue.
     #[error("cannot start the switch: {0}")]
     System(#[from] io::Error),
@@ -52,7 +64,19 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`Daemon::start`].
-    pub fn start_at(control: TcpListener, config: DaemonConfig) -> Result<DaemonHandle, StartError> {
+    pub fn start_at(control: TcpListener, mut config: DaemonConfig) -> Result<DaemonHandle, StartError> {
+        let gate = config.keys.as_deref().map(Gate::open).transpose().map_err(StartError::Keys)?;
+        config.jobs.wants_pass = gate.is_some();
+        if !config.packets.is_none() {
+            let protection = config.packets;
+            if config.fabric.is_some() {
+                return Err(StartError::NoPacketKeys(protection, "at the manager of a fabric: packets between its nodes have no keys yet"));
+            }
+            if !config.xdp.is_empty() {
+                return Err(StartError::NoPacketKeys(protection, "with --xdp: programs in the kernel cannot check tags"));
+            }
+            config.jobs.packets = Some(Packets { protection, secret: Secret::random()? });
+        }
         control.set_nonblocking(true)?;
         let http = config.http.map(|address| listen("HTTP", address)).transpose()?;
         let plane = Plane::start(&config.xdp).map_err(StartError::Xdp)?;
@@ -64,7 +88,7 @@ impl Daemon {
         let flag = draining.clone();
         let service = move || {
             let result: io::Result<Statistics> =
-                runtime.block_on(async { Service::open(config, (control, http), plane, flag)?.run(told).await });
+                runtime.block_on(async { Service::open(config, (control, http), (plane, gate), flag)?.run(told).await });
             if let Err(error) = &result {
                 tracing::error!(%error, "the switch has ended early");
             }

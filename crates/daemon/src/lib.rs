@@ -10,6 +10,7 @@
 //! | `compile` | operators that jobs bring along |
 //! | `connection` | one control connection |
 //! | `worker` | one job: its socket, its thread, its node |
+//! | `gate` | who may join |
 //! | `http` | `/metrics` and `/healthz` |
 //! | `metrics` | what is measured, and under which names |
 //! | [`page`] | the same two pages for a switch of another kind: [`PageServer`] |
@@ -33,6 +34,7 @@ pub mod config;
 mod connection;
 mod daemon;
 pub mod fabric;
+mod gate;
 mod http;
 mod metrics;
 pub mod page;

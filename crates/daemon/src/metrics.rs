@@ -38,6 +38,8 @@ pub(crate) struct Totals {
 /// One job.
 #[derive(Clone, Debug)]
 pub(crate) struct JobView {
+    /// Whether it has series of its own: a tenant has no more of these than its quota says.
+    pub(crate) is_shown: bool,
     pub(crate) job_id: u16,
     pub(crate) name: String,
     pub(crate) phase: Phase,
@@ -116,9 +118,10 @@ impl Page {
 pub(crate) fn render(view: &View<'_>) -> String {
     let mut page = Page::default();
     switch(&mut page, view);
-    jobs(&mut page, &view.jobs);
-    ranks(&mut page, &view.jobs);
-    in_kernel(&mut page, &view.jobs);
+    let shown: Vec<&JobView> = view.jobs.iter().filter(|job| job.is_shown).collect();
+    jobs(&mut page, &shown);
+    ranks(&mut page, &shown);
+    in_kernel(&mut page, &shown);
     process(&mut page, &view.process);
     page.text()
 }
@@ -162,14 +165,14 @@ fn switch(page: &mut Page, view: &View<'_>) {
     page.counters("fanin_switch_retransmitted_packets", "Packets of all jobs that were sent again, by reason", sent_again);
 }
 
-fn jobs(page: &mut Page, jobs: &[JobView]) {
+fn jobs(page: &mut Page, jobs: &[&JobView]) {
     let label = |job: &JobView| vec![("job", job.name.clone()), ("job_id", job.job_id.to_string())];
     page.gauges(
         "fanin_switch_job_ranks",
         "Ranks that have joined and not left",
         jobs.iter().map(|job| (label(job), u64::from(job.present))),
     );
-    let running: Vec<(&JobView, &Snapshot)> = jobs.iter().filter_map(|job| Some((job, job.snapshot.as_ref()?))).collect();
+    let running: Vec<(&JobView, &Snapshot)> = jobs.iter().filter_map(|job| Some((*job, job.snapshot.as_ref()?))).collect();
     let each = |value: fn(&Snapshot) -> u64| running.iter().map(move |(job, snapshot)| (label(job), value(snapshot))).collect::<Vec<_>>();
     page.gauges("fanin_switch_job_slot_bytes", "Aggregator memory in use", each(|snapshot| snapshot.counters.slot_bytes));
     page.gauges("fanin_switch_job_slot_peak_bytes", "The most that was in use at once", each(|snapshot| snapshot.counters.slot_bytes_peak));
@@ -205,8 +208,8 @@ fn jobs(page: &mut Page, jobs: &[JobView]) {
 }
 
 /// Nothing is shown where no program in the kernel has had a job.
-fn in_kernel(page: &mut Page, jobs: &[JobView]) {
-    let jobs: Vec<(&JobView, &XdpView)> = jobs.iter().filter_map(|job| Some((job, job.in_kernel.as_ref()?))).collect();
+fn in_kernel(page: &mut Page, jobs: &[&JobView]) {
+    let jobs: Vec<(&JobView, &XdpView)> = jobs.iter().filter_map(|job| Some((*job, job.in_kernel.as_ref()?))).collect();
     if jobs.is_empty() {
         return;
     }
@@ -224,7 +227,7 @@ fn in_kernel(page: &mut Page, jobs: &[JobView]) {
     page.counters("fanin_switch_job_passed_up_frames", "Frames that the program has given to the process, by reason", up);
 }
 
-fn ranks(page: &mut Page, jobs: &[JobView]) {
+fn ranks(page: &mut Page, jobs: &[&JobView]) {
     let mut received = (Vec::new(), Vec::new());
     let mut sent = (Vec::new(), Vec::new());
     let mut dropped = Vec::new();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fanin_control::fabric::LastStatus;
 use fanin_control::jobs::Phase;
-use fanin_control::{Action, ConnectionId, JobAnnouncement, Jobs, Note, ONLY_MEETS, OpenJob, encode};
+use fanin_control::{Action, ClientMessage, ConnectionId, JobAnnouncement, Jobs, Note, ONLY_MEETS, OpenJob, Pass, encode};
 use fanin_core::{DropReason, Suspect};
 use fanin_net::FaultPlan;
 use fanin_operator::{CustomOperator, Faults};
@@ -25,6 +25,7 @@ use crate::compile::{Compiled, Compiler};
 use crate::config::DaemonConfig;
 use crate::connection::{self, ConnectionEvent, Outbox, Shares};
 use crate::fabric::{Observer, Seen, Switches};
+use crate::gate::Gate;
 use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
 use crate::process::ProcessStatus;
@@ -80,6 +81,8 @@ pub(crate) struct Service {
     ports: Ports,
     /// The program in the kernel, where there is one.
     plane: Option<Plane>,
+    /// Who may join, where not everybody may.
+    gate: Option<Gate>,
     faults: FaultPlan,
     totals: Totals,
     draining: Arc<AtomicBool>,
@@ -99,7 +102,7 @@ impl Service {
     pub(crate) fn open(
         config: DaemonConfig,
         (control, http): (StdListener, Option<StdListener>),
-        plane: Option<Plane>,
+        (plane, gate): (Option<Plane>, Option<Gate>),
         draining: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let (ask, scrapes) = mpsc::channel(16);
@@ -127,6 +130,7 @@ impl Service {
             awaited_at: BTreeMap::new(),
             ports: Ports::new(config.data_ports, config.nearby),
             plane,
+            gate,
             faults: config.faults,
             totals: Totals::default(),
             draining,
@@ -211,13 +215,35 @@ impl Service {
     fn on_event(&mut self, connection: ConnectionId, event: ConnectionEvent) {
         let now_ms = self.now_ms();
         match event {
-            ConnectionEvent::Message(message) => self.jobs.on_message(now_ms, connection, message),
+            ConnectionEvent::Message(message) => {
+                if let Some(message) = self.pass_gate(connection, message) {
+                    self.jobs.on_message(now_ms, connection, message);
+                }
+            }
             ConnectionEvent::Garbage(error) => self.jobs.on_garbage(connection, &error),
             ConnectionEvent::Closed => {
                 self.outboxes.remove(&connection);
                 self.jobs.on_closed(now_ms, connection);
             }
         }
+    }
+
+    /// A request to join is heard where its token is good for it. The token is not kept.
+    fn pass_gate(&mut self, connection: ConnectionId, message: ClientMessage) -> Option<ClientMessage> {
+        let ClientMessage::Join(mut join) = message else { return Some(message) };
+        if let Some(gate) = &mut self.gate
+            && self.jobs.awaits_join(connection)
+        {
+            match gate.admit(&join) {
+                Ok(pass) => self.jobs.on_pass(connection, pass),
+                Err(text) => {
+                    self.jobs.on_no_pass(connection, text);
+                    return None;
+                }
+            }
+        }
+        join.token = None;
+        Some(ClientMessage::Join(join))
     }
 
     fn on_command(&mut self, command: Command) {
@@ -427,7 +453,15 @@ impl Service {
     }
 
     fn metrics(&self) -> String {
+        let mut shown: BTreeMap<String, usize> = BTreeMap::new();
+        let mut is_shown = |pass: Option<&Pass>| {
+            let Some(Pass { tenant, quota }) = pass else { return true };
+            let count = shown.entry(tenant.clone()).or_default();
+            *count += 1;
+            *count <= quota.metrics_jobs_max
+        };
         let view = |status: fanin_control::jobs::JobStatus<'_>| JobView {
+            is_shown: is_shown(status.pass),
             job_id: status.job_id,
             name: status.name.to_owned(),
             phase: status.phase,

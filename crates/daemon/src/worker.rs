@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use fanin_control::jobs::keys_at_switch;
 use fanin_control::{OpenJob, header_bytes_max};
 use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId, hash};
 use fanin_net::{FaultPlan, NetError, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_operator::{CustomOperator, Faults};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Snapshot, SwitchDriver, Watch};
 use fanin_systems::{AnyNode, JobSpec, build};
+use fanin_trust::{LinkKeys, Protection};
 
 use crate::xdp::{Plane, Seat, XdpView};
 
@@ -71,10 +73,16 @@ impl JobWorker {
         };
         let faults = FaultPlan { seed: hash::derive(faults.seed, open.instance), ..faults };
         let sender = SenderConfig { faults, ..SenderConfig::default() };
-        let datagram_bytes_max = (open.payload_bytes + header_bytes_max(&open.system, open.fixed_point)) as usize;
+        let protection = open.packets.as_ref().map_or(Protection::None, |packets| packets.protection);
+        let longest = (open.payload_bytes + header_bytes_max(&open.system, open.fixed_point)) as usize;
+        let datagram_bytes_max = longest + protection.tag_bytes();
         let epoch = Some(open.epoch);
         let how = DriverConfig { sender, datagram_bytes_max, epoch, peers_epoch: epoch, ..DriverConfig::default() };
         let mut driver = SwitchDriver::new(socket, node, config, &how).map_err(|error| error.to_string())?;
+        if let Some(packets) = &open.packets {
+            let keys = (0..world).map(|rank| LinkKeys::of_switch(&keys_at_switch(protection, &packets.secret, rank)));
+            driver.protect(keys.collect());
+        }
         let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
         let seat = plane.and_then(|plane| take_seat(plane, open, operators, (port, driver.node()))).map(Arc::new);
         let stop = Arc::new(AtomicBool::new(false));

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Rank, allreduce, join, loopback, metric, start};
+use common::{Rank, allreduce, config, join, loopback, metric};
 use fanin_core::JobId;
 use fanin_core::hash::mix;
+use fanin_daemon::{Daemon, DaemonConfig};
+use fanin_trust::Protection;
 use fanin_wire::hop::{HopHeader, RestCheck};
 
 /// What is forged: from a real packet and a random number another one, or none.
@@ -69,8 +71,13 @@ impl Relay {
 }
 
 /// A job of three ranks, the first of which is behind a relay. Gives how many packets of each reason the switch has dropped.
-fn run_behind_relay(name: &str, forge: Forge) -> impl Fn(&str) -> f64 {
-    let daemon = start();
+fn run_behind_relay(name: &str, forge: Forge) -> impl Fn(&str) -> f64 + use<> {
+    run_with(name, Protection::None, forge)
+}
+
+/// The same at a switch that does this for packets.
+fn run_with(name: &str, packets: Protection, forge: Forge) -> impl Fn(&str) -> f64 + use<> {
+    let daemon = Daemon::start(DaemonConfig { packets, ..config() }).unwrap();
     let switch = daemon.control_address();
     let (relay, done) = (Relay::new(), AtomicBool::new(false));
     let dropped = thread::scope(|scope| {
@@ -102,7 +109,7 @@ fn run_behind_relay(name: &str, forge: Forge) -> impl Fn(&str) -> f64 {
             .collect();
         let ranks: Vec<Rank> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
         thread::sleep(Duration::from_millis(300));
-        let reasons = ["unproven", "corrupted", "no_node", "mismatch", "malformed"];
+        let reasons = ["unproven", "corrupted", "no_node", "mismatch", "malformed", "unauthenticated", "repeated"];
         let dropped =
             reasons.map(|reason| (reason, metric(&daemon, "fanin_switch_job_dropped_packets_total", &format!("reason=\"{reason}\""))));
         ranks.into_iter().for_each(|rank| rank.leave(20));
@@ -145,4 +152,37 @@ fn packets_of_other_jobs_and_systems_are_counted_and_dropped() {
     assert!(dropped("no_node") > 200.0, "{}", dropped("no_node"));
     let dropped = run_behind_relay("another system", |packet, random| sealed(packet, |hop| hop.system ^= random as u8 | 1));
     assert!(dropped("mismatch") > 200.0, "{}", dropped("mismatch"));
+}
+
+/// The packet that the rank would send next, or one of the next, with another payload and a checksum that is right: without keys, a sum would be wrong
+/// and nobody would know.
+fn altered(packet: &[u8], random: u64) -> Vec<u8> {
+    let (hop, length) = HopHeader::parse(packet).expect("the relay passes packets of Fanin");
+    let mut forged = packet.to_vec();
+    HopHeader { sequence: hop.sequence.wrapping_add(random as u32 % 30), ..hop }.emit(&mut forged);
+    forged.iter_mut().skip(length + 24).for_each(|byte| *byte ^= 0x55);
+    let rest = RestCheck::of([&forged[length..]]);
+    HopHeader::seal(&mut forged, rest);
+    forged
+}
+
+#[test]
+fn with_keys_who_is_on_the_way_and_alters_packets_changes_no_sum() {
+    for packets in [Protection::Mac, Protection::Seal] {
+        let forges: [(&str, Forge); 4] = [
+            ("altered", altered),
+            ("flipped", |packet, random| flipped(packet, 0..packet.len() * 8, random)),
+            ("far ahead", |packet, _| sealed(packet, |hop| hop.sequence = hop.sequence.wrapping_add(1_000_000))),
+            ("another epoch", |packet, random| sealed(packet, |hop| hop.epoch ^= random as u32 | 1)),
+        ];
+        for (name, forge) in forges {
+            let dropped = run_with(name, packets, forge);
+            let (forged, malformed) = (dropped("unauthenticated"), dropped("malformed"));
+            assert!(forged > 200.0 && forged + malformed > 250.0, "{packets} {name}: {forged} {malformed}");
+            assert_eq!(["unproven", "corrupted"].map(&dropped), [0.0; 2], "{packets} {name}");
+        }
+        // What is recorded and sent again is right, and comes once.
+        let dropped = run_with("replayed", packets, |packet, _| packet.to_vec());
+        assert!(dropped("repeated") > 250.0 && dropped("unauthenticated") == 0.0, "{packets}: {}", dropped("repeated"));
+    }
 }

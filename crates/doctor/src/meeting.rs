@@ -47,7 +47,9 @@ fn switch(place: &Meeting, answer: &Answer) -> Finding {
     let (host, port) = host_and_port(text);
     let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     let service = if matches!(place, Meeting::Fabric(_)) { "fanin manager FABRIC.toml" } else { "fanin switch" };
-    let listen = if here { format!("{service} --listen {text}") } else { format!("on {host}: {service} --listen 0.0.0.0:{port}") };
+    // A switch that others reach is told who may join.
+    let who = if matches!(place, Meeting::Fabric(_)) { "" } else { " --keys keys.toml   (or --open)" };
+    let listen = if here { format!("{service} --listen {text}") } else { format!("on {host}: {service} --listen 0.0.0.0:{port}{who}") };
     let open = format!("on {host}: sudo ufw allow {port}/tcp   (or: sudo firewall-cmd --add-port={port}/tcp)");
     match &answer.kind {
         AnswerKind::Switch { software, round_trip } => {
@@ -206,7 +208,7 @@ mod tests {
         assert_eq!(mend(&here), "fanin switch --listen 127.0.0.1:7000");
         let cases = [
             (AnswerKind::Unresolved("unknown".into()), "getent hosts agg"),
-            (AnswerKind::Refused, "on agg: fanin switch --listen 0.0.0.0:7000"),
+            (AnswerKind::Refused, "on agg: fanin switch --listen 0.0.0.0:7000 --keys keys.toml   (or --open)"),
             (AnswerKind::Silence, "ufw allow 7000/tcp"),
             (AnswerKind::Unreachable("no route".into()), "ip route get agg"),
             (AnswerKind::Stranger("not a Fanin switch".into()), "ss -ltnp 'sport = :7000'"),

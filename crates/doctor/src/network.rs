@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fanin_comm::{CommError, Communicator, Config, Meeting, Notices, Operator, Transport};
-use fanin_control::ClientSession;
+use fanin_control::{ClientSession, SwitchHello};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
 use super::facts::{Answer, AnswerKind, PathMtu, Route, Trial};
@@ -83,7 +83,7 @@ fn greet(address: SocketAddr) -> AnswerKind {
     };
     match greeted() {
         Ok(()) => {
-            let software = session.switch().map(|switch| switch.software.clone()).unwrap_or_default();
+            let software = session.switch().map(describe).unwrap_or_default();
             AnswerKind::Switch { software, round_trip: start.elapsed() }
         }
         Err(error) => AnswerKind::Stranger(error.to_string()),
@@ -206,6 +206,14 @@ fn sum(place: &Meeting, bind: Option<IpAddr>) -> Result<String, String> {
         let other = other.join().map_err(|_| "the thread of rank 1 has ended")?;
         mine.and_then(|path| other.map(|_| path)).map_err(|error| error.to_string())
     })
+}
+
+/// Its release, and who may join it and alter its packets.
+fn describe(switch: &SwitchHello) -> String {
+    let SwitchHello { software, wants_token, packets, .. } = switch;
+    let token = if *wants_token { "a token is needed to join" } else { "everybody may join" };
+    let protection = if packets.is_none() { "packets have no keys".to_owned() } else { format!("packets have keys: {packets}") };
+    format!("{software} ({token}; {protection}; the control connection is not encrypted)")
 }
 
 #[cfg(test)]

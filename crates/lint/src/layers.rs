@@ -33,15 +33,21 @@ const LAYERS: &[Layer] = &[
         external: None,
     },
     Layer {
+        name: "fanin-trust",
+        internal: &["fanin-core"],
+        internal_dev: &[],
+        external: Some(&["chrono", "pasetors", "ring", "serde", "serde_json", "thiserror", "toml"]),
+    },
+    Layer {
         name: "fanin-runtime",
-        internal: &["fanin-core", "fanin-wire", "fanin-net"],
+        internal: &["fanin-core", "fanin-wire", "fanin-net", "fanin-trust"],
         internal_dev: &["fanin-protocols", "fanin-systems"],
         external: None,
     },
     Layer { name: "fanin-systems", internal: &["fanin-core", "fanin-wire", "fanin-protocols"], internal_dev: &[], external: None },
     Layer {
         name: "fanin-control",
-        internal: &["fanin-core", "fanin-wire", "fanin-systems"],
+        internal: &["fanin-core", "fanin-wire", "fanin-systems", "fanin-trust"],
         internal_dev: &[],
         external: Some(&["serde", "serde_json", "thiserror"]),
     },
@@ -77,6 +83,7 @@ const LAYERS: &[Layer] = &[
             "fanin-control",
             "fanin-plan",
             "fanin-fabric",
+            "fanin-trust",
         ],
         internal_dev: &[],
         external: None,
@@ -84,6 +91,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "fanin-comm",
         internal: &[
+            "fanin-trust",
             "fanin-core",
             "fanin-systems",
             "fanin-net",
@@ -132,6 +140,7 @@ const LAYERS: &[Layer] = &[
             "fanin-doctor",
             "fanin-simulate",
             "fanin-terminal",
+            "fanin-trust",
         ],
         internal_dev: &[],
         external: None,

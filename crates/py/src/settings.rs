@@ -31,6 +31,7 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("fixed_point", "FANIN_FIXED_POINT"),
     ("reproducible", "FANIN_REPRODUCIBLE"),
     ("sparse", "FANIN_SPARSE"),
+    ("token", "FANIN_TOKEN"),
 ];
 
 /// Reads keyword arguments, and behind them the environment where `environment` says so. `None` is as if it was not given.

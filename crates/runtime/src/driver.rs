@@ -9,6 +9,7 @@ use fanin_core::{
     DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Tally, Via, Wire,
 };
 use fanin_net::{Receiver, SendStatistics, Sender, SenderConfig, Socket, Waker};
+use fanin_trust::LinkKeys;
 use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::link::LINK_SYSTEM;
 
@@ -87,6 +88,8 @@ pub(crate) struct Driver<N> {
     pub(crate) residents: Residents<N>,
     pub(crate) socket: Socket,
     receiver: Receiver,
+    /// Where payloads that were encrypted are read.
+    scratch: Vec<u8>,
     pub(crate) outlet: Outlet,
     pub(crate) clock: Clock,
     /// The last receive call filled all buffers, so there may be more.
@@ -163,6 +166,7 @@ impl<N: Node<[u8]>> Driver<N> {
             residents,
             socket,
             receiver,
+            scratch: Vec::new(),
             outlet,
             clock,
             more: false,
@@ -246,7 +250,7 @@ impl<N: Node<[u8]>> Driver<N> {
         let now = self.clock.now();
         self.outlet.now = now;
         self.publish(now);
-        let Driver { residents, socket, receiver, outlet, more, .. } = self;
+        let Driver { residents, socket, receiver, scratch, outlet, more, .. } = self;
         let runs = match receiver.receive(socket) {
             Ok(runs) => runs,
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => 0,
@@ -256,7 +260,7 @@ impl<N: Node<[u8]>> Driver<N> {
         for run in receiver.runs() {
             let peer = outlet.peers.at_socket(run.source);
             for datagram in run.datagrams() {
-                let reason = match peer.map(|peer| admit::<N>(residents, outlet, peer, run.ecn, datagram)) {
+                let reason = match peer.map(|peer| admit::<N>(residents, outlet, peer, run.ecn, (datagram, scratch))) {
                     Some(Ok(_)) => DropReason::InProgress,
                     Some(Err(reason)) => reason,
                     None => DropReason::NotAMember,
@@ -268,6 +272,11 @@ impl<N: Node<[u8]>> Driver<N> {
             }
         }
         Ok(())
+    }
+
+    /// See [`SwitchDriver::protect`](crate::SwitchDriver::protect).
+    pub(crate) fn protect(&mut self, keys: Vec<LinkKeys>) {
+        self.outlet.peers.protect(keys);
     }
 
     /// See [`SwitchDriver::links`](crate::SwitchDriver::links).
@@ -438,7 +447,7 @@ impl<N: Node<[u8]>> Driver<N> {
 
     /// Reads what is there and hands it to the node.
     fn receive(&mut self, now: Instant, tensors: &mut Tensors<'_>) -> io::Result<()> {
-        let Driver { residents, socket, receiver, outlet, more, linger, selected, .. } = self;
+        let Driver { residents, socket, receiver, scratch, outlet, more, linger, selected, .. } = self;
         let runs = match receiver.receive(socket) {
             Ok(runs) => runs,
             // An ICMP message about an earlier datagram: the peer is not there (yet). The protocol's timers deal with that.
@@ -455,7 +464,7 @@ impl<N: Node<[u8]>> Driver<N> {
                 continue;
             };
             for datagram in run.datagrams() {
-                match admit::<N>(residents, outlet, peer, run.ecn, datagram) {
+                match admit::<N>(residents, outlet, peer, run.ecn, (datagram, scratch)) {
                     Ok(Admitted::Here { resident, from, header, payload }) => {
                         count(outlet, peer, payload.len());
                         let mut none = None;
@@ -636,11 +645,21 @@ fn admit<'a, N: Node<[u8]>>(
     outlet: &mut Outlet,
     peer: PeerIndex,
     ecn: bool,
-    datagram: &'a [u8],
+    (datagram, scratch): (&'a [u8], &'a mut Vec<u8>),
 ) -> Result<Admitted<'a, N::Header>, DropReason> {
-    let packet = HopPacket::new(datagram).map_err(|_| DropReason::Malformed)?;
+    let mut packet = HopPacket::new(datagram).map_err(|_| DropReason::Malformed)?;
     // Before any word of it is believed.
-    let check = packet.verify().map_err(|_| DropReason::Corrupted)?;
+    let from = outlet.peers.get_mut(peer);
+    let check = match &mut from.keys {
+        None => Some(packet.verify().map_err(|_| DropReason::Corrupted)?),
+        Some(keys) => {
+            let hop = packet.header();
+            let number = from.heard.whole(hop.sequence);
+            let opened = keys.opener.open(number, hop.wire_len(), datagram, scratch).ok_or(DropReason::Unauthenticated)?;
+            packet = HopPacket::new(opened).map_err(|_| DropReason::Malformed)?;
+            None
+        }
+    };
     let mut hop = packet.header();
     // A host may have a worker and a server of a job; what only passes concerns the node here, whoever it is for.
     let is_for_here = !hop.neighbour && hop.destination.node == outlet.address.node;
@@ -686,6 +705,7 @@ fn admit<'a, N: Node<[u8]>>(
         if by == peer {
             return Err(DropReason::NoRoute);
         }
+        let check = check.unwrap_or_else(|| RestCheck::of([packet.rest()]));
         return Ok(Admitted::Beyond { by, hop: HopHeader { ecn, ..hop }, rest: packet.rest(), check });
     }
     let resident = resident.ok_or(DropReason::NoNode)?;

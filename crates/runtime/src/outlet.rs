@@ -8,6 +8,7 @@ use fanin_core::{
 };
 use fanin_net::send::APART_BYTES_MIN;
 use fanin_net::{DATAGRAM_BYTES_MAX, Sender, Socket};
+use fanin_trust::TAG_BYTES;
 use fanin_wire::hop::{HopHeader, RestCheck};
 
 use crate::counters::Counters;
@@ -126,6 +127,10 @@ impl Outlet {
             self.counters.drop(DropReason::Mismatch);
             return false;
         }
+        let peer = self.peers.get(to);
+        if peer.keys.is_some() {
+            return self.write_with_keys(socket, (to, hop), front_bytes, front, payload);
+        }
         let padding = self.padding(bytes);
         let peer = self.peers.get_mut(to);
         if bytes >= APART_BYTES_MIN && front_bytes <= FRONT_BYTES_MAX && self.links.is_none() {
@@ -172,6 +177,36 @@ impl Outlet {
             peer.counters.packets_sent += 1;
             peer.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
         }
+        true
+    }
+
+    /// As [`Outlet::write`], to a peer with whom there are keys: a tag that only the two can make is in place of the checksum.
+    fn write_with_keys(
+        &mut self,
+        socket: &Socket,
+        (to, hop): (PeerIndex, &HopHeader),
+        front_bytes: usize,
+        front: impl Fn(&mut [u8]),
+        payload: &[u8],
+    ) -> bool {
+        let hop_bytes = hop.wire_len();
+        let bytes = hop_bytes + front_bytes + payload.len();
+        let whole = bytes + TAG_BYTES + self.padding(bytes + TAG_BYTES);
+        let peer = self.peers.get_mut(to);
+        let in_order = hop.payload_bytes > 0;
+        let (by, sender) = (peer.destination, &mut self.sender);
+        let slot = if in_order { sender.reserve_in_order(socket, by, whole) } else { sender.reserve(socket, by, whole) };
+        let (Some(slot), Some(keys)) = (slot, &mut peer.keys) else {
+            self.counters.drop(DropReason::QueueFull);
+            return false;
+        };
+        HopHeader { sequence: peer.next_sequence, ..*hop }.emit(slot);
+        front(&mut slot[hop_bytes..]);
+        slot[hop_bytes + front_bytes..bytes].copy_from_slice(payload);
+        slot[bytes..].fill(0);
+        keys.sealer.seal(peer.next_sequence, hop_bytes, slot);
+        peer.count_sent(hop);
+        self.sender.commit(socket, by);
         true
     }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use fanin_core::{Address, DropReason, EpochRule, LinkSequence, NodeId, PortId, Restarted};
 use fanin_net::{DestinationId, Sender};
+use fanin_trust::LinkKeys;
 use fanin_wire::hop::HopHeader;
 
 use crate::config::{ConfigError, NODE_MAX, NodeConfig};
@@ -20,6 +21,8 @@ pub(crate) struct Peer {
     pub(crate) counters: PeerCounters,
     /// What is believed of its epoch and its numbers.
     pub(crate) heard: LinkSequence,
+    /// With which its packets are made, and those for it, where they are.
+    pub(crate) keys: Option<Box<LinkKeys>>,
 }
 
 impl Peer {
@@ -86,6 +89,7 @@ impl Peers {
                 next_sequence: 0,
                 counters: PeerCounters::default(),
                 heard: heard.clone(),
+                keys: None,
             });
         }
         peers.by_socket.sort_unstable_by_key(|(socket, _)| *socket);
@@ -131,6 +135,13 @@ impl Peers {
                 peer.heard = LinkSequence::new(EpochRule::Agreed);
                 peer.heard.agree(epoch, *heard);
             }
+        }
+    }
+
+    /// Packets between the node and its peers are made with these keys from now on, in the order in which peers were configured.
+    pub(crate) fn protect(&mut self, keys: Vec<LinkKeys>) {
+        for (peer, keys) in self.peers.iter_mut().zip(keys) {
+            peer.keys = Some(Box::new(keys));
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fanin_core::Node;
 use fanin_net::{Socket, Waker};
+use fanin_trust::LinkKeys;
 
 use crate::config::{ConfigError, NodeConfig};
 use crate::driver::{Driver, DriverConfig, Statistics};
@@ -29,6 +30,12 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
     /// [`ConfigError`] where the peers make no sense.
     pub fn new(socket: Socket, node: N, config: NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
         Ok(SwitchDriver { driver: Driver::new(socket, node, &config, how)?, config })
+    }
+
+    /// Packets between this node and its peers are made with these keys, in the order in which peers were configured; any other is dropped
+    /// ([`DropReason::Unauthenticated`](fanin_core::DropReason::Unauthenticated)). Before the first packet.
+    pub fn protect(&mut self, keys: Vec<LinkKeys>) {
+        self.driver.protect(keys);
     }
 
     /// Serves until `stop` is set. A [`SwitchDriver::waker`] makes that immediate.

@@ -444,7 +444,7 @@ mod tests {
         let (input, mut output) = (floats(&[1.0, 2.0, 3.0]), vec![0; 12]);
         let tensors = Tensors::lend(ElementOp::F32_SUM, OPERATION, &input, &mut output).unwrap();
         assert_eq!(tensors.input(piece(1, 2)).unwrap(), floats(&[2.0, 3.0]));
-        assert_eq!(tensors.input(piece(3, 0)).unwrap(), []);
+        assert!(tensors.input(piece(3, 0)).unwrap().is_empty());
         for (start, elements) in [(1, 3), (4, 0), (u64::MAX, 1), (u64::MAX / 4, 4), (0, u32::MAX)] {
             assert_eq!(tensors.input(piece(start, elements)), Err(OpError::NoVector), "{start} {elements}");
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, JobId, OpError, OperationId, Rank, Role, Worker};
 use fanin_net::{Socket, Waker};
+use fanin_trust::LinkKeys;
 
 use crate::blocks::BlockSet;
 use crate::config::{ConfigError, NodeConfig};
@@ -247,6 +248,11 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
             }
             self.driver.turn(tensors, limit)?;
         }
+    }
+
+    /// As [`SwitchDriver::protect`](crate::SwitchDriver::protect).
+    pub fn protect(&mut self, keys: Vec<LinkKeys>) {
+        self.driver.protect(keys);
     }
 
     /// Never sleep while an operation runs: the shortest delay, for workers that have a core each.

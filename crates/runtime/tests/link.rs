@@ -1,6 +1,8 @@
 //! What a link of the overlay does for every protocol: packets arrive once, from members only, and nothing that a stranger sends does
 //! any harm. The node is a toy that counts.
 
+mod keys;
+
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -28,6 +28,7 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "fixed_point": ((bool,), "True or False"),
     "transport": ((str,), "'auto', 'udp' or 'shm'"),
     "sparse": ((str,), "'auto', 'switch' or 'lists'"),
+    "token": ((str,), "a token, or '@FILE'"),
     "nan": ((str,), "'ignore' or 'propagate'"),
     "wait": ((str,), "'adaptive' or 'busy'"),
     "payload": ((int,), "a number of bytes"),
@@ -99,6 +100,8 @@ class Options:
     transport: Literal["auto", "udp", "shm"] | None = None
     #: How sparse vectors are summed over UDP.
     sparse: Literal["auto", "switch", "lists"] | None = None
+    #: What gives the right to join, where the switch asks for it: a token, or ``"@FILE"``.
+    token: str | None = None
     #: Whether MIN and MAX of a NaN and a number are the number or the NaN.
     nan: Literal["ignore", "propagate"] | None = None
     #: How this rank waits.

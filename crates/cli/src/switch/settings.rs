@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use fanin_daemon::DaemonConfig;
 use fanin_plan::units::{bytes_of, bytes_text, microseconds_of};
+use fanin_trust::Protection;
 
 use super::SwitchArgs;
 use fanin_terminal::log::LogFormat;
@@ -21,6 +22,10 @@ const TIME_MS_MAX: u64 = 24 * 3_600_000;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     config: DaemonConfig,
+    /// What is done for packets, where that was said.
+    packets: Option<Protection>,
+    /// Everybody who reaches the switch may join.
+    open: bool,
     pub log_format: LogFormat,
 }
 
@@ -59,6 +64,27 @@ const SETTINGS: &[Setting] = &[
             quoted(format_args!("{}-{}", range.start(), range.end()))
         },
         argument: |args| args.data_ports.as_ref(),
+    },
+    Setting {
+        name: "keys",
+        expected: "a file of keys, as `fanin token new` makes them",
+        set: |settings, text| (!text.is_empty()).then(|| settings.config.keys = Some(text.into())),
+        get: |settings| quoted(settings.config.keys.as_ref()?.display()),
+        argument: |args| args.keys.as_ref(),
+    },
+    Setting {
+        name: "open",
+        expected: "true or false",
+        set: |settings, text| text.parse().ok().map(|open| settings.open = open),
+        get: |settings| Some(settings.open.to_string()),
+        argument: |args| args.open.as_ref(),
+    },
+    Setting {
+        name: "packets",
+        expected: "none, mac or seal",
+        set: |settings, text| text.parse().ok().map(|packets| settings.packets = Some(packets)),
+        get: |settings| quoted(settings.protection()),
+        argument: |args| args.packets.as_ref(),
     },
     Setting {
         name: "jobs_max",
@@ -176,7 +202,31 @@ impl Settings {
 
     /// What the service is started with.
     pub fn daemon(&self) -> DaemonConfig {
-        self.config.clone()
+        DaemonConfig { packets: self.protection(), ..self.config.clone() }
+    }
+
+    /// Packets of other machines have tags, unless it is said otherwise: who can send here need not be trusted. Programs in the kernel cannot check
+    /// them.
+    fn protection(&self) -> Protection {
+        let here = self.config.listen.ip().to_canonical().is_loopback() || !self.config.xdp.is_empty();
+        self.packets.unwrap_or(if here { Protection::None } else { Protection::Mac })
+    }
+
+    /// Whether it was said who may join, where others than processes of this machine can ask.
+    ///
+    /// # Errors
+    /// What is expected.
+    pub fn check_who_may_join(&self) -> Result<(), String> {
+        let asked_here = self.config.listen.ip().to_canonical().is_loopback();
+        match (&self.config.keys, self.open) {
+            (Some(_), true) => Err("--open with --keys: expected one of them; with keys, only ranks with a token may join".into()),
+            (None, false) if !asked_here => Err(format!(
+                "--listen {}: other machines can ask to join there: say who may, by --keys FILE (`fanin token new` makes keys), or --open for \
+                 everybody who reaches the port",
+                self.config.listen
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Lets a program in the kernel sum at these devices: a list with commas. Not a setting of files, since what may be in a file may be on any
@@ -198,7 +248,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         let listen = LISTEN.parse().expect("an address");
-        Settings { config: DaemonConfig::new(listen), log_format: LogFormat::Text }
+        Settings { config: DaemonConfig::new(listen), packets: None, open: false, log_format: LogFormat::Text }
     }
 }
 

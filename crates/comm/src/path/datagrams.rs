@@ -13,12 +13,13 @@ use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_operator::Faults;
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
 use fanin_systems::{AnyNode, OfferNumbers};
+use fanin_trust::LinkKeys;
 
 use super::VERDICT_WAIT;
 use super::fabric::FabricJobs;
 use super::hosts::HostJobs;
 use super::patience::Patience;
-use super::star::{broken, node};
+use super::star::{broken, node, tag_bytes};
 use super::stop;
 use super::traffic::Traffic;
 use super::whole::{Asked, Jobs, Whole};
@@ -342,7 +343,8 @@ pub(crate) fn driver(
     };
     let how = DriverConfig {
         sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
-        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize,
+        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize
+            + tag_bytes(admitted),
         epoch: Some(admitted.epoch),
         peers_epoch: Some(admitted.epoch),
         ..DriverConfig::default()
@@ -350,6 +352,11 @@ pub(crate) fn driver(
     let mut driver = WorkerDriver::new(socket, node, of_node, &how)
         .map_err(|error| CommError::System { what: "the path to the switch".into(), reason: error.to_string() })?;
     driver.set_busy(config.waiting == Waiting::Busy);
+    match &admitted.keys[..] {
+        [] => {}
+        [keys] => driver.protect(vec![LinkKeys::of_rank(keys)]),
+        more => return Err(broken(format!("{} keys for packets to one switch", more.len()))),
+    }
     Ok(driver)
 }
 

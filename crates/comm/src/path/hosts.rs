@@ -12,13 +12,26 @@ use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
 use fanin_systems::{ExchangeParameters, RingParameters, System};
+use fanin_trust::{LinkKeys, PacketKeys};
 
 use super::fabric::port::HostPort;
-use super::star::node;
+use super::star::{node, tag_bytes};
 use super::stop::Stop;
 use crate::call::copies;
 use crate::config::Config;
 use crate::error::CommError;
+
+/// The keys of this rank's hops to all others, as the switch has told them.
+fn keys_of(rank: u32, admitted: &Admitted) -> Result<Vec<LinkKeys>, CommError> {
+    let others: Vec<u32> = admitted.peers.iter().map(|peer| peer.rank).filter(|other| *other != rank).collect();
+    if others.len() != admitted.keys.len() {
+        let reason = format!("{} keys for packets to {} hosts", admitted.keys.len(), others.len());
+        return Err(CommError::System { what: "the paths to other hosts".into(), reason });
+    }
+    // Of two ranks, the first is what a rank is at a switch.
+    let ends = |(other, keys): (u32, &PacketKeys)| if rank < other { LinkKeys::of_rank(keys) } else { LinkKeys::of_switch(keys) };
+    Ok(others.into_iter().zip(&admitted.keys).map(ends).collect())
+}
 
 /// Payloads hold whole elements of every type.
 const STEP_BYTES: u32 = 8;
@@ -56,7 +69,7 @@ impl HostJobs {
         };
         let how = DriverConfig {
             sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
-            datagram_bytes_max: longest as usize,
+            datagram_bytes_max: longest as usize + tag_bytes(&admitted),
             epoch: Some(admitted.epoch),
             peers_epoch: Some(admitted.epoch),
             ..DriverConfig::default()
@@ -65,6 +78,9 @@ impl HostJobs {
         let mut driver = WorkerDriver::new(socket, node, of_node, &how)
             .map_err(|error| CommError::System { what: "the paths to other hosts".into(), reason: error.to_string() })?;
         driver.set_busy(config.waiting == Waiting::Busy);
+        if !admitted.keys.is_empty() {
+            driver.protect(keys_of(config.rank, &admitted)?);
+        }
         Ok(HostJobs { port: HostPort::around(driver)?, config: config.clone(), admitted, jobs: BTreeSet::from([first]) })
     }
 

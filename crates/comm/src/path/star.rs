@@ -42,3 +42,8 @@ pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Resul
 pub(super) fn broken(reason: String) -> CommError {
     CommError::System { what: "what the switch has admitted this rank to".into(), reason }
 }
+
+/// By how much packets are longer, where they have keys.
+pub(super) fn tag_bytes(admitted: &Admitted) -> usize {
+    admitted.keys.first().map_or(0, |keys| keys.protection.tag_bytes())
+}

@@ -31,6 +31,7 @@ pub(super) fn check(config: &JobsConfig, join: &Join, peer: SocketAddr) -> Resul
     check_node(config, join)?;
     check_wish(config, join)?;
     check_operators(config, join)?;
+    check_keys(config, join)?;
     let Some(state) = &join.resume else { return Ok(()) };
     if let Err(error) = resume::check(join.rank, state) {
         return invalid(error.to_string());
@@ -130,6 +131,17 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
         return invalid(format!("op = {}: expected an operator that is built in", wish.op));
     }
     wish.payload_bytes.map_or(Ok(()), |bytes| check_payload(config, "payload_bytes", bytes))
+}
+
+/// Whether the rank can do what is done for packets here.
+fn check_keys(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
+    match &config.packets {
+        Some(packets) if !join.takes_keys => invalid(format!(
+            "this switch asks for packets with keys (`--packets {}`), which this rank's release of Fanin does not know: use the same release on both sides",
+            packets.protection
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Only what a request shows by itself: whether modules are operators at all is seen when the job is opened.
@@ -258,7 +270,8 @@ pub(super) fn reach_each_other(job: &Job) -> Result<(), String> {
 /// Bytes of elements in a packet: what is wished for or, without a wish, what the shortest path carries.
 pub(super) fn payload_bytes(config: &JobsConfig, joins: &[&Join]) -> Result<u32, String> {
     let Some(narrow) = joins.iter().min_by_key(|join| join.path_datagram_bytes) else { return Ok(PAYLOAD_STEP_BYTES) };
-    let headers = header_bytes_max(&narrow.wish.system, narrow.wish.fixed_point);
+    let tag_bytes = config.packets.as_ref().map_or(0, |packets| packets.protection.tag_bytes() as u32);
+    let headers = header_bytes_max(&narrow.wish.system, narrow.wish.fixed_point) + tag_bytes;
     let room = (narrow.path_datagram_bytes - headers).min(config.payload_bytes_max) / PAYLOAD_STEP_BYTES * PAYLOAD_STEP_BYTES;
     let wanted = joins[0].resume.as_ref().map(|state| state.payload_bytes).or(joins[0].wish.payload_bytes);
     match wanted {
@@ -303,6 +316,8 @@ mod tests {
             resume: None,
             adopt: None,
             by_hosts: ByHosts::Never,
+            token: None,
+            takes_keys: false,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use super::config::{Action, Note, OpenJob};
+use super::config::{Action, Note, OpenJob, Pass};
 use super::job::{Job, Member, Phase, Presence};
 use super::{Jobs, admission};
 use crate::message::{Admitted, Join, PeerInfo};
@@ -21,7 +21,14 @@ impl Jobs {
     ///
     /// # Errors
     /// In words, where it cannot be that.
-    pub(super) fn adopt(&mut self, now_ms: u64, join: &Join, told: &Admitted, peer: SocketAddr, local: IpAddr) -> Result<u16, String> {
+    pub(super) fn adopt(
+        &mut self,
+        now_ms: u64,
+        (join, pass): (&Join, Option<&Pass>),
+        told: &Admitted,
+        peer: SocketAddr,
+        local: IpAddr,
+    ) -> Result<u16, String> {
         let job_id = told.job_id;
         check(join, told)?;
         if let Some(other) = self.jobs.get(&job_id) {
@@ -48,6 +55,8 @@ impl Jobs {
             patience_ms: told.patience_ms,
             memory_bytes: 0,
             by_hosts: None,
+            pass: pass.cloned(),
+            packets_of: None,
             opener: peer.ip(),
             phase: Phase::Running,
             deadline_ms: u64::MAX,
@@ -79,6 +88,7 @@ impl Jobs {
             bind: job.bind(),
             ranks: told.peers.iter().map(|info| info.address).collect(),
             nodes: told.peers.iter().filter_map(|info| info.node.clone()).collect(),
+            packets: None,
         };
         self.jobs.insert(job_id, job);
         let (name, world) = (join.job.clone(), join.world);

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use fanin_systems::{FlarePackets, SumOrder, System, TreeParameters};
+use fanin_trust::{PacketKeys, Protection, Quota, Secret};
 
 use crate::call::Op;
 use crate::message::{FabricFile, FailureKind, JobWish, OperatorWish, Refusal, SwitchMessage};
@@ -16,6 +17,10 @@ pub struct JobsConfig {
     pub seed: u64,
     /// The fabric whose switches sum, where this is the manager of one; ranks are hosts of it.
     pub fabric: Option<FabricFile>,
+    /// What is done for the packets of jobs, and what their keys are made from. Nothing where there is none.
+    pub packets: Option<Packets>,
+    /// Whether only connections with a pass ([`Jobs::on_pass`](super::Jobs::on_pass)) may join.
+    pub wants_pass: bool,
     /// Jobs at once. Of those that wait for ranks there may be [`JobsConfig::waiting_max`] besides.
     pub jobs_max: usize,
     /// Connections at once.
@@ -44,6 +49,8 @@ impl Default for JobsConfig {
             software: concat!("fanin ", env!("CARGO_PKG_VERSION")).into(),
             seed: 0,
             fabric: None,
+            packets: None,
+            wants_pass: false,
             // What jobs take is bounded by memory and connections; a program with groups of processes has a job for each.
             jobs_max: 1_024,
             connections_max: 4_096,
@@ -68,6 +75,41 @@ impl JobsConfig {
     pub fn waiting_max(&self) -> usize {
         self.jobs_max.saturating_mul(4).max(64)
     }
+}
+
+/// Whom a connection speaks for, once its token has been verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pass {
+    /// The tenant.
+    pub tenant: String,
+    /// What it may have.
+    pub quota: Quota,
+}
+
+/// How packets of jobs are protected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packets {
+    /// Not [`Protection::None`].
+    pub protection: Protection,
+    /// This life of the switch's alone: from it all keys are derived.
+    pub secret: Secret,
+}
+
+impl Packets {
+    /// The secret of a job, which no other job of this life of the switch has.
+    pub(super) fn of_job(&self, drawn: u64, instance: u64) -> Secret {
+        self.secret.derive("job", &[drawn, instance])
+    }
+}
+
+/// The keys of the hop between a rank and its switch, of a job with this secret.
+pub fn keys_at_switch(protection: Protection, job: &Secret, rank: u32) -> PacketKeys {
+    PacketKeys { protection, secret: job.derive("rank", &[u64::from(rank)]) }
+}
+
+/// The keys of the hop between two ranks whose hosts sum by themselves.
+pub(super) fn keys_of_pair(protection: Protection, job: &Secret, one: u32, other: u32) -> PacketKeys {
+    PacketKeys { protection, secret: job.derive("pair", &[u64::from(one.min(other)), u64::from(one.max(other))]) }
 }
 
 /// What requests of ranks may keep whose jobs are not complete, in bytes: modules of operators, and what is left of operations after a
@@ -163,6 +205,8 @@ pub struct OpenJob {
     pub ranks: Vec<SocketAddr>,
     /// The hosts of the fabric that they are, by rank; empty without a fabric.
     pub nodes: Vec<String>,
+    /// What is done for its packets, and its secret: [`keys_at_switch`].
+    pub packets: Option<Packets>,
 }
 
 /// Something that happened, for logs and counters.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::config::ConnectionId;
+use super::config::{ConnectionId, Packets, Pass, keys_at_switch, keys_of_pair};
 use crate::call::CallDescription;
 use crate::message::{Admitted, ByHosts, Join, OperationPlan, PeerInfo, WAITING_RANKS_MAX};
 
@@ -114,6 +114,10 @@ pub(super) struct Job {
     pub(super) memory_bytes: u64,
     /// Why its hosts sum by themselves, if they do.
     pub(super) by_hosts: Option<String>,
+    /// Whose it is, where the switch knows tenants.
+    pub(super) pass: Option<Pass>,
+    /// What is done for its packets, and its secret.
+    pub(super) packets_of: Option<Packets>,
     /// Where its first rank has come from.
     pub(super) opener: IpAddr,
     pub(super) phase: Phase,
@@ -189,7 +193,19 @@ impl Job {
     /// What a rank is told on admission.
     pub(super) fn admitted_at(&self, member: &Member) -> Option<Box<Admitted>> {
         let (admitted, port) = self.admitted.as_ref()?;
-        Some(Box::new(Admitted { data: SocketAddr::new(member.local, *port), ..(**admitted).clone() }))
+        let (data, keys) = (SocketAddr::new(member.local, *port), self.keys_of(member.join.rank));
+        Some(Box::new(Admitted { data, keys, ..(**admitted).clone() }))
+    }
+
+    /// The keys that a rank is told.
+    fn keys_of(&self, rank: u32) -> Vec<fanin_trust::PacketKeys> {
+        match &self.packets_of {
+            None => Vec::new(),
+            Some(Packets { protection, secret }) if self.by_hosts.is_none() => vec![keys_at_switch(*protection, secret, rank)],
+            Some(Packets { protection, secret }) => {
+                (0..self.world).filter(|other| *other != rank).map(|other| keys_of_pair(*protection, secret, rank, other)).collect()
+            }
+        }
     }
 
     /// The local address that all ranks have come to, or an unspecified one.

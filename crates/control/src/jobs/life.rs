@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use fanin_systems::System;
 
-use super::config::{Action, ConnectionId, Note, OpenJob, window_packets};
+use super::config::{Action, ConnectionId, Note, OpenJob, Packets, window_packets};
 use super::job::{Job, Member, Phase, Presence};
 use super::room::Asked;
 use super::text::{ranks, span, verb};
@@ -24,6 +24,7 @@ impl Jobs {
     /// All ranks have joined: works out what the job is and asks the driver to open it.
     pub(super) fn open(&mut self, now_ms: u64, job_id: u16) {
         let (seed, epoch) = (self.draw(), (self.draw() >> 32) as u32);
+        let drawn = self.drawn;
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
         let joins: Vec<&Join> = job.members.values().map(|member| &member.join).collect();
         let payload_bytes = match admission::payload_bytes(&self.config, &joins) {
@@ -53,6 +54,8 @@ impl Jobs {
         };
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
         (job.memory_bytes, job.by_hosts, job.by_hosts_since_ms) = (memory_bytes, by_hosts.clone(), now_ms);
+        job.packets_of =
+            self.config.packets.as_ref().map(|packets| Packets { secret: packets.of_job(drawn, job.instance), ..packets.clone() });
         job.phase = Phase::Opening;
         job.deadline_ms = now_ms.saturating_add(job.patience_ms);
         // The lists of every rank were needed for that only.
@@ -68,7 +71,9 @@ impl Jobs {
         let ranks = peers.iter().map(|peer| peer.address).collect();
         let nodes = peers.iter().filter_map(|peer| peer.node.clone()).collect();
         let (instance, patience_ms, system) = (job.instance, job.patience_ms, wish.system);
-        let admitted = Admitted { instance, job_id, data, system, payload_bytes, window, patience_ms, seed, epoch, peers, by_hosts };
+        // Each rank has keys of its own.
+        let keys = Vec::new();
+        let admitted = Admitted { instance, job_id, data, system, payload_bytes, window, patience_ms, seed, epoch, peers, by_hosts, keys };
         let sums = admitted.by_hosts.is_none();
         job.admitted = Some((Box::new(admitted), 0));
         let open = OpenJob {
@@ -87,6 +92,7 @@ impl Jobs {
             bind: job.bind(),
             ranks,
             nodes,
+            packets: job.packets_of.clone(),
         };
         if sums {
             self.actions.push_back(Action::OpenJob(Box::new(open)));
@@ -99,7 +105,7 @@ impl Jobs {
     fn memory_or_hosts(&self, job_id: u16, window: u32, payload_bytes: u32) -> Result<(u64, Option<String>), String> {
         let Some(job) = self.jobs.get(&job_id) else { return Ok((0, None)) };
         let Some(Member { join, .. }) = job.members.values().next() else { return Ok((0, None)) };
-        let asked = Asked { name: &job.name, wish: &join.wish, world: job.world, window, payload_bytes };
+        let asked = Asked { name: &job.name, wish: &join.wish, world: job.world, window, payload_bytes, pass: job.pass.as_ref() };
         let why = match &join.by_hosts {
             ByHosts::Only(why) => why.clone(),
             by_hosts => match self.room_for(&asked) {
@@ -116,7 +122,7 @@ impl Jobs {
     fn has_room_now(&self, job: &Job) -> bool {
         let Some((Member { join, .. }, (admitted, _))) = job.members.values().next().zip(job.admitted.as_ref()) else { return false };
         let Admitted { window, payload_bytes, .. } = **admitted;
-        let asked = Asked { name: &job.name, wish: &join.wish, world: job.world, window, payload_bytes };
+        let asked = Asked { name: &job.name, wish: &join.wish, world: job.world, window, payload_bytes, pass: job.pass.as_ref() };
         job.by_hosts.is_some() && join.by_hosts == ByHosts::WhereFull && !self.is_draining() && self.room_for(&asked).is_ok()
     }
 

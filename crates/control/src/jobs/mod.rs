@@ -8,6 +8,7 @@
 //! | `job` | one job and its ranks |
 //! | `room` | what a switch has room for, and in whose hands it is |
 //! | `life` | from the last rank's arrival to the end: opening, starting, failing, draining |
+//! | `tenants` | who may have how much |
 //! | `stall` | when to ask ranks what they are doing, and what to do with the answers |
 //! | `diagnosis` | what is wrong, from the answers |
 //!
@@ -31,15 +32,17 @@ mod job;
 mod life;
 mod room;
 mod stall;
+mod tenants;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use fanin_core::hash::derive;
+use fanin_trust::Protection;
 
 pub use admission::PAYLOAD_STEP_BYTES;
-pub use config::{Action, ConnectionId, JobsConfig, Note, OpenJob, WINDOW_MAX, memory_bytes};
+pub use config::{Action, ConnectionId, JobsConfig, Note, OpenJob, Packets, Pass, WINDOW_MAX, keys_at_switch, memory_bytes};
 pub use job::Phase;
 
 use crate::message::{
@@ -67,6 +70,8 @@ struct Connection {
     opened_ms: u64,
     heard_ms: u64,
     stage: Stage,
+    /// Whom it speaks for.
+    pass: Option<Pass>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +99,8 @@ pub struct JobStatus<'a> {
     pub present: u32,
     /// Whether its hosts sum by themselves.
     pub by_hosts: bool,
+    /// Whose it is, where the switch knows tenants.
+    pub pass: Option<&'a Pass>,
 }
 
 /// All jobs of a switch.
@@ -118,6 +125,8 @@ pub struct Jobs {
     at_switches: BTreeMap<String, BTreeSet<u16>>,
     /// How often jobs have been sent back to the fabric, by name.
     returns: BTreeMap<String, u32>,
+    /// How often tenants have joined of late.
+    joins: BTreeMap<String, tenants::Joins>,
 }
 
 impl Jobs {
@@ -142,6 +151,7 @@ impl Jobs {
             gone_switches: BTreeMap::new(),
             at_switches: BTreeMap::new(),
             returns: BTreeMap::new(),
+            joins: BTreeMap::new(),
         }
     }
 
@@ -164,6 +174,7 @@ impl Jobs {
             world: job.world,
             present: job.members.values().filter(|member| !member.has_left()).count() as u32,
             by_hosts: job.by_hosts.is_some(),
+            pass: job.pass.as_ref(),
         })
     }
 
@@ -179,7 +190,8 @@ impl Jobs {
         if self.connections.is_empty() && self.jobs.is_empty() {
             self.next_tick_ms = now_ms + TICK_MS;
         }
-        self.connections.insert(connection, Connection { peer, local, opened_ms: now_ms, heard_ms: now_ms, stage: Stage::Fresh });
+        self.connections
+            .insert(connection, Connection { peer, local, opened_ms: now_ms, heard_ms: now_ms, stage: Stage::Fresh, pass: None });
         if self.connections.len() > self.config.connections_max && !self.make_room(connection) {
             let text = self.connections_text(connection);
             self.refuse(connection, Refusal::Full, text);
@@ -267,7 +279,9 @@ impl Jobs {
             return self.refuse(connection, Refusal::Protocol, format!("expected `{MAGIC}` and got {:?}", hello.magic));
         }
         let fabric = self.config.fabric.clone();
-        let greeting = SwitchHello { magic: MAGIC.into(), version: VERSION, software, switch_instance: self.switch_instance, fabric };
+        let packets = self.config.packets.as_ref().map_or(Protection::None, |packets| packets.protection);
+        let (magic, switch_instance, wants_token) = (MAGIC.into(), self.switch_instance, self.config.wants_pass);
+        let greeting = SwitchHello { magic, version: VERSION, software, switch_instance, fabric, wants_token, packets };
         self.actions.push_back(Action::Send(connection, SwitchMessage::Hello(greeting)));
         if hello.version != VERSION {
             let text = format!(
@@ -282,12 +296,21 @@ impl Jobs {
     }
 
     fn on_join(&mut self, now_ms: u64, connection: ConnectionId, join: Join) {
-        let Some(Connection { peer, local, .. }) = self.connections.get(&connection).cloned() else { return };
+        let Some(Connection { peer, local, pass, .. }) = self.connections.get(&connection).cloned() else { return };
+        let pass = pass.as_ref();
+        if pass.is_none() && self.config.wants_pass {
+            return self.on_no_pass(connection, "this switch asks for a token (FANIN_TOKEN)".into());
+        }
+        if let Some(Err(text)) = pass.map(|pass| self.count_join(now_ms, &join, pass)) {
+            return self.refuse(connection, Refusal::Full, text);
+        }
         if let Err(Refused { code, text }) = admission::check(&self.config, &join, peer) {
             return self.refuse(connection, code, text);
         }
         if let Some(attach) = join.attach {
-            let admitted = |job: &&Job| job.instance == attach.instance && matches!(job.phase, Phase::Starting | Phase::Running);
+            let admitted = |job: &&Job| {
+                job.instance == attach.instance && matches!(job.phase, Phase::Starting | Phase::Running) && tenants::is_of(job, pass)
+            };
             if let Some(job_id) = self.jobs.values().find(admitted).map(|job| job.id) {
                 return self.attach(connection, job_id, &join, peer, local);
             }
@@ -297,7 +320,7 @@ impl Jobs {
                 return self.close(connection);
             }
             if let Some(adopt) = join.adopt.clone().filter(|_| self.config.fabric.is_some()) {
-                return match self.adopt(now_ms, &join, &adopt, peer, local) {
+                return match self.adopt(now_ms, (&join, pass), &adopt, peer, local) {
                     Ok(job_id) => self.attach(connection, job_id, &join, peer, local),
                     Err(text) => self.refuse(connection, Refusal::UnknownInstance, text),
                 };
@@ -311,16 +334,16 @@ impl Jobs {
         if self.draining_until_ms.is_some() {
             return self.refuse(connection, Refusal::Draining, "the switch is about to end and takes no new jobs".into());
         }
-        match self.place(now_ms, &join, peer) {
+        match self.place(now_ms, &join, pass, peer) {
             Ok(job_id) => self.enter(now_ms, connection, job_id, join, peer, local),
             Err(Refused { code, text }) => self.refuse(connection, code, text),
         }
     }
 
     /// Which job a rank joins; a new one is made where none waits for it.
-    fn place(&mut self, now_ms: u64, join: &Join, peer: SocketAddr) -> Result<u16, Refused> {
+    fn place(&mut self, now_ms: u64, join: &Join, pass: Option<&Pass>, peer: SocketAddr) -> Result<u16, Refused> {
         let refused = |code, text| Err(Refused { code, text });
-        let named = self.jobs.values().filter(|job| job.name == join.job);
+        let named = self.jobs.values().filter(|job| job.name == join.job && tenants::is_of(job, pass));
         let (waiting, running): (Vec<&Job>, Vec<&Job>) = named.partition(|job| job.phase == Phase::Waiting);
         if let Some(job) = waiting.first() {
             let job_id = job.id;
@@ -366,16 +389,17 @@ impl Jobs {
             let text = format!("rank {} has been started anew, from {peer}", join.rank);
             self.fail(job_id, FailureKind::RankLost, text, Some(join.rank));
         }
-        self.create(now_ms, join, peer)
+        self.create(now_ms, join, pass, peer)
     }
 
-    fn create(&mut self, now_ms: u64, join: &Join, peer: SocketAddr) -> Result<u16, Refused> {
+    fn create(&mut self, now_ms: u64, join: &Join, pass: Option<&Pass>, peer: SocketAddr) -> Result<u16, Refused> {
         let full = |text| Refused { code: Refusal::Full, text };
+        pass.map_or(Ok(()), |pass| self.room_of_tenant(join, pass)).map_err(full)?;
         self.room_to_wait(join, peer.ip()).map_err(full)?;
         let payload_bytes = join.wish.payload_bytes.unwrap_or(join.path_datagram_bytes.min(self.config.payload_bytes_max));
         let window = join.wish.window.unwrap_or_else(|| config::window_packets(self.config.window_bytes, payload_bytes));
         // Nothing is set aside yet: whoever brings one rank must not keep others out. But where there is no room now, no rank need wait.
-        let asked = Asked { name: &join.job, wish: &join.wish, world: join.world, window, payload_bytes };
+        let asked = Asked { name: &join.job, wish: &join.wish, world: join.world, window, payload_bytes, pass };
         if join.by_hosts.is_never() || (self.config.fabric.is_some() && join.by_hosts == ByHosts::WhereFull) {
             self.room_for(&asked).map_err(full)?;
         }
@@ -388,6 +412,8 @@ impl Jobs {
             patience_ms: join.wish.patience_ms,
             memory_bytes: 0,
             by_hosts: None,
+            pass: pass.cloned(),
+            packets_of: None,
             opener: peer.ip(),
             phase: Phase::Waiting,
             deadline_ms: now_ms.saturating_add(join.wish.patience_ms),

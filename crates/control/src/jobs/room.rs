@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::config::{ConnectionId, WAITING_BYTES_MAX, memory_bytes};
+use super::config::{ConnectionId, Pass, WAITING_BYTES_MAX, memory_bytes};
 use super::job::{Job, Phase};
+use super::tenants::is_of;
 use super::{Connection, Jobs, Stage};
 use crate::message::{JobWish, Join, Refusal};
 
@@ -19,6 +20,8 @@ pub(super) struct Asked<'a> {
     pub(super) world: u32,
     pub(super) window: u32,
     pub(super) payload_bytes: u32,
+    /// For whom, where the switch knows tenants.
+    pub(super) pass: Option<&'a Pass>,
 }
 
 impl Asked<'_> {
@@ -48,12 +51,17 @@ impl Jobs {
         let name = asked.name;
         let opened = self.jobs.values().filter(|job| job.phase != Phase::Waiting && job.by_hosts.is_none());
         let count = opened.clone().count();
+        // A tenant is not told what others have.
+        let named = opened.clone().filter(|job| is_of(job, asked.pass));
         if count >= self.config.jobs_max {
             return Err(format!(
                 "no room for job `{name}`: there are {count} jobs already, as many as this switch allows: {}; wait until a job has ended, or \
                  start a switch with a larger `fanin switch --jobs-max`",
-                holders(opened)
+                holders(named)
             ));
+        }
+        if let Some(pass) = asked.pass {
+            self.memory_of_tenant(name, asked.bytes(), pass)?;
         }
         let (needed, used, most) = (asked.bytes(), self.memory_bytes(), self.config.memory_bytes_max);
         let free = most.saturating_sub(used);
@@ -69,7 +77,7 @@ impl Jobs {
             mib(most)
         );
         if used > 0 {
-            text += &format!(": {}", holders(opened));
+            text += &format!(": {}", holders(named));
         }
         let mut advice = vec!["start a switch with a larger `fanin switch --memory-max`".to_owned()];
         if let Some(window) = asked.fitting_window(free) {
@@ -186,6 +194,9 @@ fn holders<'a>(jobs: impl Iterator<Item = &'a Job>) -> String {
     jobs.sort_by_key(|job| std::cmp::Reverse(job.memory_bytes));
     let one = |job: &&Job| format!("job `{}` ({} ranks, from {}) has {}", job.name, job.world, job.peer(), mib(job.memory_bytes));
     let named: Vec<String> = jobs.iter().take(HOLDERS_NAMED).map(one).collect();
+    if named.is_empty() {
+        return "jobs of other tenants have it".into();
+    }
     let rest = jobs.get(HOLDERS_NAMED..).unwrap_or_default();
     let bytes = rest.iter().map(|job| job.memory_bytes).sum();
     let rest = if rest.is_empty() { String::new() } else { format!(" and {} more have {}", rest.len(), mib(bytes)) };

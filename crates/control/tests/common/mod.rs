@@ -41,6 +41,8 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         resume: None,
         adopt: None,
         by_hosts: ByHosts::Never,
+        token: None,
+        takes_keys: true,
     }
 }
 

@@ -134,6 +134,8 @@ impl Control {
             software: concat!("fanin ", env!("CARGO_PKG_VERSION")).into(),
             switch_instance: self.instance,
             fabric: None,
+            wants_token: false,
+            packets: Default::default(),
         }
     }
 

@@ -15,6 +15,7 @@ use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, RTO_INITIAL, RTO_MIN};
 use fanin_net::{Socket, SocketConfig};
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
 use fanin_systems::{AnyNode, JobSpec, OfferNumbers, SwitchMlParameters, System, build};
+use fanin_trust::LinkKeys;
 
 /// Far longer than anything takes: only a test that hangs meets it.
 pub const GUARD: Duration = Duration::from_secs(120);
@@ -56,6 +57,8 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         resume: None,
         adopt: None,
         by_hosts: ByHosts::Never,
+        token: None,
+        takes_keys: true,
     }
 }
 
@@ -175,7 +178,9 @@ impl Rank {
             routes: (0..self.world).filter(|host| *host != self.rank).map(|host| (NodeId(host), NodeId(self.world))).collect(),
         };
         let how = DriverConfig { epoch: Some(admitted.epoch), peers_epoch: Some(admitted.epoch), ..DriverConfig::default() };
-        WorkerDriver::new(self.socket.take().unwrap(), node, config, &how).unwrap()
+        let mut driver = WorkerDriver::new(self.socket.take().unwrap(), node, config, &how).unwrap();
+        driver.protect(admitted.keys.iter().map(LinkKeys::of_rank).collect());
+        driver
     }
 
     /// Leaves, and waits until the switch has closed.
