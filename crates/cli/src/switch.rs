@@ -58,7 +58,7 @@ pub struct SwitchArgs {
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub open: Option<String>,
     /// What is done for packets: none; mac, so that nobody else can make or alter one; seal, so that nobody else can read one either. By
-    /// default none on loopback and with --xdp, and else mac.
+    /// default none on loopback and with --xdp, and else seal, which takes less time than mac.
     #[arg(long, value_name = "none|mac|seal")]
     pub packets: Option<String>,
     /// Jobs at once.

@@ -447,7 +447,7 @@ fn who_may_join_is_said_where_others_can_ask() {
         let mut switch = Switch::start(&folder, &arguments);
         let control: SocketAddr = switch.line().strip_prefix("ranks join at ").unwrap().parse().unwrap();
         let here = SocketAddr::new([127, 0, 0, 1].into(), control.port());
-        assert_eq!(greeting(here), "mac");
+        assert_eq!(greeting(here), "seal");
         let joined = after_others(here, 0);
         assert_eq!(joined == "joined; joined", arguments.contains(&"--open"), "{joined}");
         let token = ["token", "issue", "--private", "issuer.key", "--name", "one", "--tenant", "red", "--job", "last", "--lasts", "1h"];

@@ -205,11 +205,11 @@ impl Settings {
         DaemonConfig { packets: self.protection(), ..self.config.clone() }
     }
 
-    /// Packets of other machines have tags, unless it is said otherwise: who can send here need not be trusted. Programs in the kernel cannot check
-    /// them.
+    /// Packets of other machines are sealed, unless it is said otherwise: who can send here need not be trusted, and a tag without sealing takes longer
+    /// (docs/security.md). Programs in the kernel cannot check tags.
     fn protection(&self) -> Protection {
         let here = self.config.listen.ip().to_canonical().is_loopback() || !self.config.xdp.is_empty();
-        self.packets.unwrap_or(if here { Protection::None } else { Protection::Mac })
+        self.packets.unwrap_or(if here { Protection::None } else { Protection::Seal })
     }
 
     /// Whether it was said who may join, where others than processes of this machine can ask.
