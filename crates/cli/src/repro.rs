@@ -12,10 +12,13 @@ use fanin_plan::files;
 use fanin_plan::run::view::Looks;
 use fanin_repro::catalog::Catalog;
 use fanin_repro::figure::Done;
-use fanin_repro::folder::{write_figure, write_paper};
+use fanin_repro::folder::{write_figure, write_for_journal, write_paper};
 use fanin_repro::tasks::{How, Task, tasks};
 use fanin_repro::{output, recording, records};
 use fanin_simulate::progress::{self, Where};
+use fanin_simulate::sim::Journal;
+
+use crate::pdf;
 
 /// Reproduce a paper's figures: run their plans, and hold what comes out against what the paper says.
 #[derive(Args, Clone, Debug)]
@@ -31,6 +34,9 @@ pub struct ReproArgs {
     /// Folder for report.html and claims.json, and a folder with results, plots and plan for each figure.
     #[arg(long, value_name = "DIR", requires = "paper")]
     pub out: Option<PathBuf>,
+    /// Writes the pictures once more, as figures for papers: NAME.svg and NAME.pdf in DIR/FIGURE/ieee or DIR/FIGURE/acm, as wide as a column, in 8-point letters with serifs.
+    #[arg(long = "figures", value_enum, value_name = "JOURNAL", requires = "out")]
+    pub journal: Option<Journal>,
     /// Experiments in this folder, DIR/PAPER/FIGURE/plan.toml and claims.toml, in place of those in the program.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -52,7 +58,7 @@ pub struct ReproArgs {
     /// Runs nothing: takes what full runs gave from the folders that they wrote with --out, and records it beside the plans of --dir, as
     /// verdicts.json and as the table of each README. May be given several times; of a figure the last counts.
     #[arg(long, value_name = "OUT", requires = "paper", requires = "dir")]
-    #[arg(conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "executor", "format", "tables"])]
+    #[arg(conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "executor", "format", "tables", "journal"])]
     pub record: Vec<PathBuf>,
     /// Runs nothing: writes what is recorded beside the plans of --dir as the table of each README.
     #[arg(long, requires = "paper", requires = "dir", conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "executor", "format"])]
@@ -63,6 +69,7 @@ const REPRO_HELP: &str = "\
 Examples:
   fanin repro
   fanin repro canary --quick --out out/canary
+  fanin repro canary fig08 --out out/fig08 --figures ieee
   fanin repro canary fig08 --format json | jq '.[] | {claim, measured, verdict}'
   fanin repro canary fig08 --dir experiments --record out/canary
 
@@ -159,6 +166,9 @@ fn reproduce(args: &ReproArgs, catalog: &Catalog, paper: &str, tasks: Vec<Task>)
         let done = Done::run(task, &how, &mut |plan| progress::run(plan, &mut place, Looks::default()).map(|(finished, _)| finished))?;
         if let Some(folder) = &args.out {
             write_figure(folder, &done, &how)?;
+            if let Some(journal) = args.journal {
+                write_for_journal(folder, &done, journal.name(), journal.into(), Some(pdf::of))?;
+            }
         }
         if args.format == Format::Table {
             put(&output::table(&done, args.quick))?;

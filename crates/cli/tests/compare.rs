@@ -68,6 +68,15 @@ fn figures_are_as_wide_as_a_column() {
     }
     assert!(fs::read_to_string(folder.join("a/ieee/completion.svg")).unwrap().starts_with("<svg width=\"3.5in\""));
     assert!(fs::read(folder.join("a/ieee/completion.pdf")).unwrap().starts_with(b"%PDF-1."));
+    // Of a paper's figures as well, those that are computed and those that are simulated.
+    good(&folder, &["repro", "canary", "arithmetic", "small", "--quick", "--no-causes", "--out", "papers", "--figures", "acm"]);
+    for figure in ["arithmetic", "small"] {
+        let files = fs::read_dir(folder.join("papers").join(figure).join("acm")).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> = files.collect();
+        let is_sized = |path: &std::path::PathBuf| fs::read_to_string(path).unwrap().starts_with("<svg width=\"3.33in\"");
+        let svgs: Vec<_> = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "svg")).collect();
+        assert!(!svgs.is_empty() && svgs.iter().all(|path| is_sized(path)) && files.len() == 2 * svgs.len(), "{figure}: {files:?}");
+    }
 }
 
 #[test]

@@ -6,8 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use fanin_plan::Plan;
+use fanin_plan::computed::Computed;
 use fanin_plan::run::Finished;
 
+use crate::plot::chart::Chart;
 use crate::plot::{self, Style};
 
 /// A kind of paper.
@@ -43,8 +45,20 @@ pub type ToPdf = fn(&str, Paper) -> Result<Vec<u8>>;
 /// # Errors
 /// Those of drawing, of `to_pdf` and of writing files.
 pub fn write(folder: &Path, plan: &Plan, finished: &[Finished], paper: Paper, to_pdf: Option<ToPdf>) -> Result<()> {
+    write_charts(folder, plot::charts(plan, finished)?, paper, to_pdf)
+}
+
+/// The same of results that are computed and not simulated.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_computed(folder: &Path, plan: &Computed, paper: Paper, to_pdf: Option<ToPdf>) -> Result<()> {
+    write_charts(folder, plot::computed_charts(plan)?, paper, to_pdf)
+}
+
+fn write_charts(folder: &Path, charts: Vec<(String, Chart)>, paper: Paper, to_pdf: Option<ToPdf>) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    for (name, chart) in plot::charts(plan, finished)? {
+    for (name, chart) in charts {
         let what = || format!("figure {name}");
         let svg = sized(&chart.svg(&Style::paper(paper.width, paper.fonts)).with_context(what)?, paper);
         if let Some(to_pdf) = to_pdf {

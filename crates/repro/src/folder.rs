@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use fanin_pictures::folder::write_folder;
+use fanin_pictures::paper::{self, Paper, ToPdf};
 use fanin_pictures::rows::Rows;
 use fanin_pictures::{plot, report};
 
@@ -24,6 +25,19 @@ pub fn write_figure(folder: &Path, done: &Done, how: &How<'_>) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let full = !how.quick && how.sets.is_empty() && how.causes;
     write_files(done, &folder, full).with_context(|| format!("--out {}", folder.display()))
+}
+
+/// Writes the figure's pictures once more, as those of a journal, into a folder of this name in the figure's.
+///
+/// # Errors
+/// Those of drawing and of writing files, with the folder's name.
+pub fn write_for_journal(folder: &Path, done: &Done, name: &str, paper: Paper, to_pdf: Option<ToPdf>) -> Result<()> {
+    let folder = folder.join(&done.figure.name).join(name);
+    match &done.plan {
+        FigurePlan::Simulated(plan) => paper::write(&folder, plan, &done.finished, paper, to_pdf),
+        FigurePlan::Computed(plan) => paper::write_computed(&folder, plan, paper, to_pdf),
+    }
+    .with_context(|| format!("--figures {name}"))
 }
 
 fn write_files(done: &Done, folder: &Path, full: bool) -> Result<()> {

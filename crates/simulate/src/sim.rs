@@ -87,7 +87,8 @@ pub enum Journal {
 }
 
 impl Journal {
-    fn name(self) -> &'static str {
+    /// Its name in `--figures`, and that of the folder.
+    pub fn name(self) -> &'static str {
         match self {
             Journal::Ieee => "ieee",
             Journal::Acm => "acm",
