@@ -1,5 +1,7 @@
 //! `fanin doctor` as a user sees it: every line has a verdict, what is wrong has a command, and the exit code agrees.
 
+mod common;
+
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -79,6 +81,43 @@ impl Drop for Switch {
     }
 }
 
+/// What is found out of a switch that listens at `address`, once it does.
+fn findings_of(switch: &mut Switch, address: &str, variables: &[(&str, &str)]) -> Vec<Value> {
+    loop {
+        let found = findings(&["--switch", address], variables);
+        if one(&found, "switch")["level"] == "ok" {
+            return found;
+        }
+        assert!(matches!(switch.0.try_wait(), Ok(None)), "the switch has ended");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The trial joins as the configured job may, whatever ranks its token is for; the token is not in the report.
+#[test]
+fn a_switch_that_asks_for_tokens_is_tried_with_the_configured_one() {
+    let folder = common::folder("doctor_tokens");
+    let keys = common::good(&folder, &["token", "new", "--name", "one", "--private", "issuer.key"]);
+    std::fs::write(folder.join("keys.toml"), keys).unwrap();
+    let issue = ["token", "issue", "--private", "issuer.key", "--name", "one", "--tenant", "red", "--job", "train-*", "--ranks", "1"];
+    let token = common::good(&folder, &issue);
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fanin"));
+    let arguments = ["switch", "--listen", &address, "--keys", "keys.toml", "--packets", "seal"];
+    let child = command.current_dir(&folder).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut switch = Switch(child.expect("the switch starts"));
+    let rank = [("FANIN_RANK", "1"), ("FANIN_WORLD", "2"), ("FANIN_TOKEN", token.trim())];
+    let found = findings_of(&mut switch, &address, &[&rank[..], &[("FANIN_JOB", "train-1")]].concat());
+    assert_eq!(one(&found, "trial")["level"], "ok", "{found:?}");
+    assert!(one(&found, "switch")["text"].as_str().unwrap().contains("packets have keys: seal"), "{found:?}");
+    assert!(!format!("{found:?}").contains(token.trim()), "the token is in the report");
+    for variables in [&rank[..], &rank[..2]] {
+        let found = findings_of(&mut switch, &address, variables);
+        let trial = one(&found, "trial");
+        assert!(trial["level"] == "problem" && trial["mend"].as_str().unwrap().contains("fanin token issue"), "{trial}");
+    }
+}
+
 #[test]
 fn a_switch_that_is_there_is_greeted_and_tried() {
     let address = format!("127.0.0.1:{}", free_port());
@@ -86,14 +125,7 @@ fn a_switch_that_is_there_is_greeted_and_tried() {
     let child = command.args(["switch", "--listen", &address]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut switch = Switch(child.expect("the switch starts"));
     // The switch takes a moment to listen.
-    let found = loop {
-        let found = findings(&["--switch", &address], &[("FANIN_RANK", "1"), ("FANIN_WORLD", "2")]);
-        if one(&found, "switch")["level"] == "ok" {
-            break found;
-        }
-        assert!(matches!(switch.0.try_wait(), Ok(None)), "the switch has ended");
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let found = findings_of(&mut switch, &address, &[("FANIN_RANK", "1"), ("FANIN_WORLD", "2")]);
     for check in ["configuration", "local address", "path MTU", "trial"] {
         assert_eq!(one(&found, check)["level"], "ok", "{found:?}");
     }

@@ -33,9 +33,14 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// A variable's value, without what others could join with: reports go into tickets.
+fn shown<'a>(name: &str, value: &'a str) -> &'a str {
+    if name == "FANIN_TOKEN" && !value.starts_with('@') { "(a token, not shown)" } else { value }
+}
+
 /// What a rank would make of the variables.
 fn configuration(facts: &Facts) -> Finding {
-    let seen: Vec<String> = facts.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let seen: Vec<String> = facts.variables.iter().map(|(name, value)| format!("{name}={}", shown(name, value))).collect();
     match &facts.config {
         Err(ConfigError::NoMeeting { .. }) if facts.switch_given => {
             Finding::ok(CONFIGURATION, format!("the switch is given on the command line; variables: {}", seen.join(" ")))

@@ -25,7 +25,11 @@ use facts::Facts;
 /// is a switch in place of the configured one.
 pub fn look(given: Option<&str>) -> Facts {
     let variables = host::variables(std::env::vars());
-    let read = Config::from_variables(|name| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()));
+    let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let read = Config::from_variables(value);
+    // The same where the switch that is given is the one that is configured.
+    let there = |name: &str| if name == "FANIN_SWITCH" { given.map(str::to_string).or_else(|| value(name)) } else { value(name) };
+    let asking = Config::from_variables(there).ok();
     let mut place = read.as_ref().map_or(Meeting::Nowhere, |config| config.meeting.clone());
     if let Some(switch) = given {
         place = Meeting::Switch(switch.to_string());
@@ -41,7 +45,7 @@ pub fn look(given: Option<&str>) -> Facts {
     Facts {
         route: switch.map(|switch| network::route(switch, bind)),
         path: switch.and_then(|switch| network::path(switch, bind)),
-        trial: network::trial(trial_at, bind),
+        trial: network::trial(trial_at, bind, asking.as_ref()),
         processes: host::processes(&variables, config, switch),
         local_world: host::local_world(&variables),
         unknown: host::unknown_variables(&variables),

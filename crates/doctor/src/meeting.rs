@@ -159,6 +159,11 @@ fn trial(trial: &Trial) -> Finding {
     let through = trial.switch.map_or("a switch in this process".to_string(), |switch| format!("the switch at {switch}"));
     match (&trial.outcome, trial.switch) {
         (Ok(path), _) => Finding::ok(TRIAL, format!("two ranks in this process have summed 1 MiB through {through}: {path}")),
+        (Err(error), Some(switch)) if error.contains("token") => Finding::problem(
+            TRIAL,
+            format!("two ranks in this process could not join the switch at {switch}: {error}"),
+            "export FANIN_TOKEN=$(fanin token issue ...) and FANIN_JOB, the job that the token is for   (whoever has the key's private half issues tokens)",
+        ),
         (Err(error), Some(switch)) => Finding::problem(
             TRIAL,
             format!("two ranks in this process could not sum through {through}: {error}"),
@@ -267,6 +272,8 @@ mod tests {
             blocked.level == Level::Problem && blocked.text.contains("nothing moves") && mend(&blocked).contains("/udp"),
             "{blocked:?}"
         );
+        let stranger = trial(&Trial { switch, outcome: Err("the switch refuses: the token is for jobs train-*".into()) });
+        assert!(stranger.level == Level::Problem && mend(&stranger).contains("FANIN_JOB"), "{stranger:?}");
         assert_eq!(trial(&Trial { switch: None, outcome: Err("x".into()) }).level, Level::Problem);
     }
 }

@@ -169,8 +169,9 @@ fn fate(socket: &UdpSocket, bytes: usize) -> Fate {
     }
 }
 
-/// Two ranks in this process sum a vector over UDP, through the switch or through one of their own.
-pub fn trial(switch: Option<SocketAddr>, bind: Option<IpAddr>) -> Trial {
+/// Two ranks in this process sum a vector over UDP, through the switch or through one of their own. At a switch they have the token of the configuration, and
+/// are a group of its job, which that token admits as any two ranks.
+pub fn trial(switch: Option<SocketAddr>, bind: Option<IpAddr>, config: Option<&Config>) -> Trial {
     let place = match switch {
         Some(switch) => Ok(Meeting::Switch(switch.to_string())),
         None => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -180,15 +181,18 @@ pub fn trial(switch: Option<SocketAddr>, bind: Option<IpAddr>) -> Trial {
     };
     // The configured local address leads to the switch, not to this process.
     let bind = bind.filter(|_| switch.is_some());
-    Trial { switch, outcome: place.and_then(|place| sum(&place, bind)) }
+    let group = config.filter(|config| switch.is_some() && config.token.is_some());
+    Trial { switch, outcome: place.and_then(|place| sum(&place, bind, group)) }
 }
 
-fn sum(place: &Meeting, bind: Option<IpAddr>) -> Result<String, String> {
+fn sum(place: &Meeting, bind: Option<IpAddr>, group: Option<&Config>) -> Result<String, String> {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    let job = format!("doctor-{}-{time}", std::process::id());
+    let own = format!("doctor-{}-{time}", std::process::id());
+    let job = group.map_or(own.clone(), |config| format!("{}/{own}", config.job));
     let part = |rank: u32| -> Result<String, CommError> {
         let mut config = Config::new(rank, 2, place.clone());
         (config.job, config.bind, config.transport, config.timeout) = (job.clone(), bind, Transport::Udp, TRIAL);
+        config.token = group.and_then(|config| config.token.clone());
         config.notices = Notices::to(|_| {});
         let communicator = Communicator::join(config)?;
         let mut vector = vec![rank as f32 + 1.0; TRIAL_ELEMENTS];
@@ -268,7 +272,7 @@ mod tests {
 
     #[test]
     fn two_ranks_of_this_process_sum() {
-        let alone = trial(None, None);
+        let alone = trial(None, None, None);
         assert!(alone.outcome.as_ref().is_ok_and(|path| path.contains("UDP")), "{alone:?}");
     }
 }

@@ -101,7 +101,7 @@ class Options:
     #: How sparse vectors are summed over UDP.
     sparse: Literal["auto", "switch", "lists"] | None = None
     #: What gives the right to join, where the switch asks for it: a token, or ``"@FILE"``.
-    token: str | None = None
+    token: str | None = dataclasses.field(default=None, repr=False)
     #: Whether MIN and MAX of a NaN and a number are the number or the NaN.
     nan: Literal["ignore", "propagate"] | None = None
     #: How this rank waits.

@@ -80,6 +80,9 @@ fn the_configuration_is_told_and_its_errors_name_the_variable() {
         good.text.starts_with("rank 1 of 4") && good.text.contains("rank 0, h0:29501") && good.text.contains("MASTER_PORT=29500"),
         "{good:?}"
     );
+    let rank = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_SWITCH", "h:1"), ("FANIN_TOKEN", "v4.public.abc")];
+    let told = configuration(&facts(&rank));
+    assert!(!told.text.contains("v4.public") && told.text.contains("FANIN_TOKEN=(a token, not shown)"), "{told:?}");
     type Variables = &'static [(&'static str, &'static str)];
     let cases: [(Variables, &str, &str); 5] = [
         (&[("FANIN_RANK", "x"), ("FANIN_WORLD", "2")], "FANIN_RANK = x", "export FANIN_RANK="),
