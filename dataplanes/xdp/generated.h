@@ -201,6 +201,7 @@
 #define DROP_HOST_DEAD 17
 #define DROP_IN_PROGRESS 18
 #define DROP_UNPROVEN 19
+#define DROP_UNAUTHENTICATED 20
 #define UP_HANDED_OVER 0
 #define UP_FRAGMENT 1
 #define UP_TOO_LONG 2
@@ -368,7 +369,7 @@ struct fanin_clock {
 
 /* Counts of a job. */
 struct fanin_counts {
-	__u64 dropped[20];
+	__u64 dropped[21];
 	__u64 up[8];
 	__u64 retransmitted[6];
 	__u64 tallies[13];

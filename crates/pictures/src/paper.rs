@@ -51,7 +51,7 @@ pub fn write(folder: &Path, plan: &Plan, finished: &[Finished], paper: Paper, to
 /// The same of results that are computed and not simulated.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_computed(folder: &Path, plan: &Computed, paper: Paper, to_pdf: Option<ToPdf>) -> Result<()> {
     write_charts(folder, plot::computed_charts(plan)?, paper, to_pdf)
 }
