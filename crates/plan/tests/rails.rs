@@ -125,28 +125,29 @@ fn planes_are_not_joined_and_hosts_use_all_of_them() {
     assert_eq!(sent(&sums, 1), 0);
 }
 
+const SHARP: &str = r#"
+    [network]
+    shape = "fat-tree"
+    leaves = 2
+    hosts_per_leaf = 4
+    spines = 2
+    latency = "300ns"
+    [[jobs]]
+    system = "sharp"
+    mode = "streaming"
+    refused = "wait"
+    placement = [0, 1, 4, 5]
+    message = "1MiB"
+    [[jobs]]
+    system = "sharp"
+    mode = "streaming"
+    refused = "wait"
+    placement = [2, 3, 6, 7]
+    message = "1MiB"
+"#;
+
 #[test]
 fn hardware_of_today_says_what_the_plan_does_not() {
-    const SHARP: &str = r#"
-        [network]
-        shape = "fat-tree"
-        leaves = 2
-        hosts_per_leaf = 4
-        spines = 2
-        latency = "300ns"
-        [[jobs]]
-        system = "sharp"
-        mode = "streaming"
-        refused = "wait"
-        placement = [0, 1, 4, 5]
-        message = "1MiB"
-        [[jobs]]
-        system = "sharp"
-        mode = "streaming"
-        refused = "wait"
-        placement = [2, 3, 6, 7]
-        message = "1MiB"
-    "#;
     let run = |sets: &[&str]| outcome(SHARP, sets).record;
     let at = |preset: &str, rate: &str| {
         let (preset, rate) = (format!("network.hardware={preset}"), format!("network.rate={rate}"));
@@ -214,4 +215,21 @@ fn numbers_that_do_not_fit_are_named() {
         words.contains("network.spines is missing: expected 1 or more: hosts of different leaves have no other way to each other"),
         "{words}"
     );
+}
+
+/// A tree a job, and so many trees a mode.
+#[test]
+fn jobs_of_sharp_that_begin_together_are_at_most_as_many_as_trees() {
+    let many = |preset: &str, copies: u32, more: &[&str]| {
+        let sets = [format!("network.hardware={preset}"), format!("jobs.0.copies={copies}")];
+        let shared = ["jobs.0.jobs_per_host=1024", "jobs.1.jobs_per_host=1024", "jobs.0.placement=random", "jobs.0.workers=2"];
+        plan(SHARP, &[&sets.each_ref().map(String::as_str)[..], &shared[..], more].concat()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(many("quantum", 62, &[]), Ok(()));
+    let refused_many = many("quantum", 63, &[]).unwrap_err();
+    assert!(refused_many.contains("jobs[1].system = \"sharp\": expected at most 63 jobs of sharp that stream"), "{refused_many}");
+    assert_eq!(many("quantum", 63, &["jobs.1.mode=low-latency"]), Ok(()));
+    assert_eq!(many("quantum", 63, &["jobs.1.start=1ms"]), Ok(()));
+    assert_eq!(many("quantum-2", 510, &[]), Ok(()));
+    assert!(many("quantum-2", 600, &[]).unwrap_err().contains("jobs[0].copies = 600: expected at most 511"), "{refused_many}");
 }

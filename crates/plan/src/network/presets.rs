@@ -9,10 +9,10 @@
 //! | `tomahawk-ultra` | `rate` 800 Gb/s, `latency` 250 ns | Broadcom, July 2025: 51.2 Tb/s, 64 ports of 800 Gb/s, 250 ns, sums over RoCE without headers of their own |
 //! | `spectrum-x` | `rate` 800 Gb/s, `routing` adaptive; switches only forward | SN5600 data sheet: 64 ports of 800 Gb/s, adaptive routing packet by packet |
 //!
-//! Delays of the others and all buffers are not public: the plan says them.
+//! A Quantum has 63 trees for jobs of SHARP of each mode, a Quantum-2 511. Delays of the others and all buffers are not public: the plan says them.
 
 use fanin_core::Duration;
-use fanin_systems::{StreamsBy, System};
+use fanin_systems::{SharpMode, StreamsBy, System};
 
 use crate::reading::units::{Count, Rate, Time};
 use crate::reading::{PlanError, Refuse};
@@ -44,10 +44,39 @@ fn links(name: HardwareName) -> Option<Links> {
     Some(Links { gbps, latency, routing, streams_by, sums })
 }
 
+/// How many trees a subnet has for jobs of SHARP of each mode: 126 and 1023 in all (SHARP 3.13, general information). Of X800 it says nothing.
+fn trees_of_a_mode(name: HardwareName) -> Option<u64> {
+    match name {
+        HardwareName::Quantum => Some(63),
+        HardwareName::Quantum2 => Some(511),
+        _ => None,
+    }
+}
+
+/// Refuses more jobs of a mode than there are trees, one a job. Those that come later may have trees of others that have ended.
+fn check_trees(refuse: &Refuse<'_>, setup: &Setup, name: HardwareName) -> Result<(), PlanError> {
+    let Some(most) = trees_of_a_mode(name) else { return Ok(()) };
+    for (mode, words) in [(SharpMode::Streaming, "that stream"), (SharpMode::LowLatency, "with low latency")] {
+        let of_mode = |system: &System| matches!(system, System::Sharp(parameters) if parameters.mode == mode);
+        let together = setup.jobs.iter().enumerate().filter(|(_, job)| of_mode(&job.system) && job.common.start.0 == Duration::ZERO);
+        let mut jobs = 0u64;
+        for (index, job) in together {
+            jobs = jobs.saturating_add(job.common.copies.0.into());
+            if jobs > most {
+                let copies = format!("jobs[{index}].copies");
+                let path = if refuse.has(&copies) { copies } else { format!("jobs[{index}].system") };
+                let expected = format!("at most {most} jobs of sharp {words} and begin together, one for each such tree of the network");
+                return Err(refuse.at(&path, expected));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Fills in what the plan does not say.
 ///
 /// # Errors
-/// [`PlanError`] where the shape is not the preset's.
+/// [`PlanError`] where the shape is not the preset's, or jobs are more than its trees.
 pub fn complete(refuse: &Refuse<'_>, setup: &mut Setup) -> Result<(), PlanError> {
     let network = &mut setup.general.network;
     let Some(name) = network.hardware.and_then(|hardware| hardware.0.preset) else { return Ok(()) };
@@ -65,6 +94,7 @@ pub fn complete(refuse: &Refuse<'_>, setup: &mut Setup) -> Result<(), PlanError>
         network.aggregating = Some(Aggregating::Named(Vec::new()));
     }
     let Some(streams_by) = links.streams_by else { return Ok(()) };
+    check_trees(refuse, setup, name)?;
     for (index, job) in setup.jobs.iter_mut().enumerate() {
         let entry = format!("jobs[{index}]");
         let named = job.groups.iter_mut().map(|(group, system)| (format!("{entry}.groups.{group}"), system));
