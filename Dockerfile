@@ -11,10 +11,15 @@ COPY . .
 ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN cargo build --locked --profile dist --package fanin --bin fanin && strip target/dist/fanin
 
+RUN mkdir /empty
+
 FROM scratch
 COPY --from=build /fanin/target/dist/fanin /bin/fanin
 COPY LICENSE /LICENSE
 # Examples with files beside them are laid there.
+COPY --from=build --chown=65532:65532 /empty /tmp
 WORKDIR /tmp
+# Nobody: only `testbed`, `--xdp` and `--transparent` need more, and say so (docs/security.md, "Least privilege").
+USER 65532:65532
 ENTRYPOINT ["/bin/fanin"]
 CMD ["--help"]

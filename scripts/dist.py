@@ -7,12 +7,17 @@ The program is linked with musl. Where that is not to be had (Rust's standard li
 it is linked with this machine's glibc, statically as well; names of hosts are then looked up by the glibc of the machine that it runs on, and
 addresses need nothing. What was built is said. A program of 30 MB or more is an error.
 
-FANIN_PROFILE names the Cargo profile, `dist` by default. Python's standard library only.
+The static program and its archive are reproducible: the same sources, compiler and C compiler give the same bytes, in whatever folder and on whatever
+day. `reproducible.py` builds it twice and compares.
+
+FANIN_PROFILE names the Cargo profile, `dist` by default. SOURCE_DATE_EPOCH, in seconds, dates what is packed; otherwise the last commit does, and
+where there is none, 1980. Python's standard library only.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import os
 import platform
@@ -34,6 +39,8 @@ ENVIRONMENT = ROOT / "target" / "tools" / "dist"
 REQUIREMENTS = ROOT / "python" / "tests" / "requirements.txt"
 #: The largest program, in bytes.
 PROGRAM_BYTES_MAX = 30_000_000
+#: What files are dated where nothing else is known: the oldest date that a zip archive can have.
+EPOCH_S = 315_532_800
 #: How long rustup may take to fetch a standard library, in seconds.
 FETCH_LIMIT_S = 120
 
@@ -85,6 +92,42 @@ def static_target(machine: str, can_have: bool) -> tuple[str, dict[str, str], st
     return f"{machine}-unknown-linux-gnu", {"RUSTFLAGS": "-C target-feature=+crt-static"}, words
 
 
+def epoch() -> int:
+    """When what is packed was made, in seconds: by SOURCE_DATE_EPOCH, or the last commit."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given is not None:
+        if not given.isdecimal():
+            sys.exit(f"dist: SOURCE_DATE_EPOCH = {given!r}: expected seconds since 1970")
+        return int(given)
+    found = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return int(found.stdout) if found.returncode == 0 and found.stdout.strip() else EPOCH_S
+
+
+def without_paths(root: Path) -> dict[str, str]:
+    """What is set so that no path of this machine is in a program: for rustc, and for the C compiler that some crates call."""
+    home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+    found = subprocess.run(["rustc", "--print", "sysroot"], cwd=ROOT, capture_output=True, text=True, check=False)
+    places = {root: "/fanin", home: "/cargo"}
+    if found.returncode == 0:
+        places[Path(found.stdout.strip())] = "/rust"
+    flags = [f"--remap-path-prefix={place}={name}" for place, name in places.items()]
+    compiled = " ".join(f"-ffile-prefix-map={place}={name}" for place, name in places.items())
+    given = os.environ.get("RUSTFLAGS", "").split()
+    return {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join([*given, *flags]), "CFLAGS": f"{os.environ.get('CFLAGS', '')} {compiled}".strip()}
+
+
+def pack(archive: Path, files: Sequence[tuple[Path, str]], seconds: int) -> None:
+    """A `.tar.gz` of files that says nothing of who has made it, and when: the same files give the same bytes."""
+    with archive.open("wb") as raw, gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=seconds) as packed:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as out:
+            for file, name in files:
+                entry = out.gettarinfo(file, name)
+                entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = seconds, 0, 0, "", ""
+                entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+                with file.open("rb") as content:
+                    out.addfile(entry, content)
+
+
 def is_static(program: Path) -> bool:
     """Whether a program needs no loader and no libraries."""
     headers = subprocess.run(["readelf", "--program-headers", "--dynamic", program], capture_output=True, text=True, check=True).stdout
@@ -96,7 +139,10 @@ def build_program(out: Path) -> Path:
     machine = platform.machine()
     target, environment, linked = static_target(machine, can_have_musl(f"{machine}-unknown-linux-musl"))
     command = ["cargo", "build", "--locked", "--profile", profile(), "--target", target, "--package", "fanin", "--bin", "fanin"]
-    run(command, **environment)
+    paths = without_paths(ROOT)
+    flags = environment.get("RUSTFLAGS", "").split()
+    paths["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join([*flags, paths["CARGO_ENCODED_RUSTFLAGS"]])
+    run(command, **paths)
     folder = "debug" if profile() == "dev" else profile()
     name = f"fanin-{version.version()}-{target}"
     program = ROOT / "target" / target / folder / "stripped" / "fanin"
@@ -109,9 +155,7 @@ def build_program(out: Path) -> Path:
     if size >= PROGRAM_BYTES_MAX:
         sys.exit(f"dist: {program} has {size} bytes, and less than {PROGRAM_BYTES_MAX} are allowed")
     packed = out / f"{name}.tar.gz"
-    with tarfile.open(packed, "w:gz") as archive:
-        archive.add(program, f"{name}/fanin")
-        archive.add(ROOT / "LICENSE", f"{name}/LICENSE")
+    pack(packed, [(program, f"{name}/fanin"), (ROOT / "LICENSE", f"{name}/LICENSE")], epoch())
     print(f"dist: {packed.name}: a static program of {size / 1e6:.1f} MB, linked with {linked}", flush=True)
     return packed
 
@@ -126,8 +170,9 @@ def build_wheel(out: Path) -> Path:
     python = ENVIRONMENT / "bin" / "python"
     before = set(out.glob("*.whl"))
     # maturin builds one crate: the program is staged before it.
-    run([python, "python/build/fanin_build.py"], FANIN_PROFILE=profile())
-    run([python, "-m", "maturin", "build", "--locked", "--profile", profile(), "--out", out])
+    paths = {**without_paths(ROOT), "SOURCE_DATE_EPOCH": str(epoch())}
+    run([python, "python/build/fanin_build.py"], FANIN_PROFILE=profile(), **paths)
+    run([python, "-m", "maturin", "build", "--locked", "--profile", profile(), "--out", out], **paths)
     made = sorted(set(out.glob("*.whl")) - before) or sorted(out.glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime)[-1:]
     print(f"dist: {made[0].name}: {made[0].stat().st_size / 1e6:.1f} MB", flush=True)
     return made[0]

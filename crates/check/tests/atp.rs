@@ -1,7 +1,8 @@
 //! ATP and A2TP: jobs that share the aggregators of their switches, in random runs, in one rack as in A2TP's testbed, with workers that
 //! disagree, with jobs that come, end and die; and bugs that are found.
 
-use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NetworkModel, PROGRESS};
+use crate::small::assert_holds;
+use fanin_check::model::{Limits, NetworkModel};
 use fanin_check::{Checks, Recipe, campaign, examine, generate_for, run, violations};
 use fanin_core::{Census, Duration, ElementOp, Instant, JobId, NetworkMap, NodeId};
 use fanin_protocols::a2tp::A2tpWorker;
@@ -12,7 +13,6 @@ use fanin_sim::{RunResult, Shape};
 use fanin_systems::{
     A2tpParameters, AnyNode, AtpParameters, CollisionRule, JobSpec, SafetyNets, SwitchMlParameters, SynchronyRule, System, WindowRule,
 };
-use stateright::{Checker, Model};
 
 /// Seeds of a campaign of one system. `fanin check` runs as many as one likes.
 const SEEDS: u64 = 200;
@@ -303,20 +303,6 @@ fn model(system: System, limits: Limits) -> NetworkModel {
         seed: 0,
     };
     NetworkModel::new(&spec, NetworkMap::star(3), &[8], limits).expect("the job fits the network")
-}
-
-/// Looks at all states, of which there must be at least so many, and finds nothing wrong.
-fn assert_holds(name: &str, model: NetworkModel, states_min: usize) {
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    println!("{name}: {} states", checker.unique_state_count());
-    assert!(checker.is_done());
-    for property in [EXACT, NEVER_STUCK, PROGRESS] {
-        if let Some(path) = checker.discovery(property) {
-            panic!("{name}: {property}: not so after {:?}, {:?}", path.clone().into_actions(), path.last_state());
-        }
-    }
-    assert!(checker.discovery(COMPLETE).is_some(), "{name}: no way to the end");
-    assert!(checker.unique_state_count() >= states_min, "{name}: only {} states", checker.unique_state_count());
 }
 
 /// Every order of packets and timeouts, one loss or one repeat, one aggregator for two fragments; also with a worker that disagrees.

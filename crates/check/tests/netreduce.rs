@@ -1,7 +1,7 @@
 //! NetReduce: every behaviour of small jobs; bugs put in on purpose, and a choice of the paper's, are found; and what its paper says of the
 //! number of workers.
 
-use crate::small::{assert_found, assert_holds, star, two_levels};
+use crate::small::{Literal, assert_found, assert_holds, assert_literal_breaks, star, two_levels};
 use fanin_check::model::{EXACT, Limits, NetworkModel, PROGRESS};
 use fanin_check::{Recipe, generate_for, run, violations};
 use fanin_core::{Census, Duration, JobId, NetworkMap, NodeId};
@@ -74,11 +74,17 @@ fn minutes_of_netreduce_with_losses_of_long_messages_and_early_timeouts() {
     assert_holds("netreduce, star of 2, early timeouts", model(star(2), netreduce, 1, &[2 * SHORT], limits), 500_000);
 }
 
-/// `netreduce` P3, in the smallest job that shows it.
+/// `netreduce` P3, in the smallest job that shows it; P2 needs two messages of two packets, which have too many states
+/// (`crates/protocols/tests/netreduce_literal.rs` has both).
 #[test]
-fn slots_that_a_contribution_frees_are_found_missing() {
-    let literal = with(|parameters| parameters.deallocation = DeallocationRule::Packet);
-    assert_found("netreduce, freed by a packet", model(star(2), literal, 1, &[3 * SHORT], ONE_LOSS), PROGRESS);
+fn the_papers_rule_that_loses_sums_is_found() {
+    let freed = with(|parameters| parameters.deallocation = DeallocationRule::Packet);
+    let rule = Literal {
+        clause: "NetReduce, free a slot (specification 5.2, step 5; P3)",
+        says: "A slot becomes free when a packet one window later arrives.",
+        instead: "when the sum one window later is complete: a packet of the fastest worker says nothing of the others, who may still need the sum again",
+    };
+    assert_literal_breaks("freed by a packet", model(star(2), freed, 1, &[3 * SHORT], ONE_LOSS), PROGRESS, rule);
 }
 
 fn plant(bug: Planted) -> impl Fn(&mut AnyNode<Census>) {

@@ -16,6 +16,10 @@ use serde::Serialize;
 
 use crate::quantities;
 
+mod counted;
+
+use counted::{Counted, Expected};
+
 /// Arguments of `fanin plan`.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
@@ -29,7 +33,7 @@ pub struct PlannerArgs {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=8192))]
     budget: u32,
     /// For which kinds of aggregation
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "server,rina")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "atp,rina-tor")]
     aggregation: Vec<Kind>,
     /// Overhead of each step of a ring (Rina's O), as 20us
     #[arg(long, value_name = "TIME", default_value_t = 20.0, value_parser = quantities::microseconds)]
@@ -55,7 +59,8 @@ const AFTER: &str = "\
 server: sums on the way to a server, at any switch; atp: the same next to workers and servers only. The switch that gives most is next.
 rina: groups in a ring, all workers below a switch being one; rina-tor: the same next to workers only. Switches with the most workers are
 next, those next to workers before the others. Predicted by the bandwidth-occupation model and the dependency chain (`fanin model bom`,
-`fanin model rina`). best: of all sets of as many switches, where they are few enough to be tried.
+`fanin model rina`): the column formula. expected: what `fanin advise` counts, for kinds that a system here does; of these, what holds the
+slowest job up is its word too. best: by the formula, of all sets of as many switches, where they are few enough to be tried.
 Exit codes: 0 all is well, 2 the input is wrong.";
 
 /// Kinds of aggregation.
@@ -108,6 +113,12 @@ struct Row<'a> {
     predicted_gbps: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     simulated_gbps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_gbps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_by: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_bottleneck: Option<&'a str>,
     groups: Option<u32>,
     bottleneck: &'a str,
     best_gbps: Option<f64>,
@@ -142,18 +153,32 @@ fn planned(args: &PlannerArgs) -> Result<()> {
         let what = format!("{section}: expected none without --simulate: what is predicted depends on jobs and network only");
         return Err(PlanError::new(&args.jobs.display().to_string(), what).into());
     }
-    let order = |kind: &Kind| (kind.aggregation(), upgrade.order(kind.aggregation(), args.budget as usize));
-    let mut orders: Vec<(Aggregation, Vec<Step>)> = args.aggregation.iter().map(order).collect();
-    for (aggregation, steps) in orders.iter_mut().filter(|_| args.simulate) {
-        upgrade.simulate(*aggregation, steps)?;
+    // Rules see no traffic, flows, limits or faults: with these, only simulations say what is to be expected.
+    let counted = match upgrade.only_simulated() {
+        None => Some(Counted::load(args, assumptions)?),
+        Some(_) => None,
+    };
+    let mut orders = Vec::new();
+    for kind in args.aggregation.iter().map(|kind| kind.aggregation()) {
+        let mut steps = upgrade.order(kind, args.budget as usize);
+        if args.simulate {
+            upgrade.simulate(kind, &mut steps)?;
+        }
+        let expected = counted.as_ref().map(|counted| counted.steps(kind, &steps)).transpose()?;
+        orders.push(Order { aggregation: kind, expected: expected.unwrap_or_else(|| vec![None; steps.len()]), steps });
     }
+    let ring = counted.as_ref().map(Counted::ring).transpose()?;
     let mut out = io::stdout().lock();
     match args.format {
         Format::Table => {
-            writeln!(out, "{} on {}: Gb/s of all jobs together, as predicted", args.jobs.display(), args.network.display())?;
-            writeln!(out, "rings without switches: {:.2}", upgrade.ring_gbps())?;
-            for (aggregation, steps) in &orders {
-                write!(out, "\n{}\n", table(*aggregation, steps))?;
+            writeln!(out, "{} on {}: Gb/s of all jobs together", args.jobs.display(), args.network.display())?;
+            write!(out, "rings without switches: {:.2} by the formula", upgrade.ring_gbps())?;
+            writeln!(out, "{}", ring.map_or_else(String::new, |ring| format!(", {} expected", gbps(&ring))))?;
+            for order in &orders {
+                write!(out, "\n{}\n", table(order))?;
+            }
+            if orders.iter().any(|order| order.expected.iter().flatten().any(|expected| expected.is_simulated)) {
+                writeln!(out, "\n* simulated, a part of each vector: rules do not know")?;
             }
         }
         Format::Json => writeln!(out, "{}", json(&orders)?)?,
@@ -166,9 +191,21 @@ fn planned(args: &PlannerArgs) -> Result<()> {
     Ok(())
 }
 
-fn table(aggregation: Aggregation, steps: &[Step]) -> String {
+/// Steps of a replacement, for one kind of aggregation.
+struct Order {
+    aggregation: Aggregation,
+    steps: Vec<Step>,
+    /// Of each step, where a system here does it.
+    expected: Vec<Option<Expected>>,
+}
+
+fn gbps(expected: &Expected) -> String {
+    format!("{:.2}{}", expected.gbps, if expected.is_simulated { "*" } else { "" })
+}
+
+fn table(Order { aggregation, steps, expected }: &Order) -> String {
     let is_grouped = steps.iter().any(|step| step.groups > 0);
-    let mut header = vec!["replaced", aggregation.name(), "Gb/s", "best", "held up by"];
+    let mut header = vec!["replaced", aggregation.name(), "formula", "best", "held up by"];
     if is_grouped {
         header.insert(3, "groups");
     }
@@ -176,21 +213,29 @@ fn table(aggregation: Aggregation, steps: &[Step]) -> String {
     if is_simulated {
         header.insert(3, "simulated");
     }
+    let is_expected = expected.iter().any(Option::is_some);
+    if is_expected {
+        header.insert(3, "expected");
+    }
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
-    for (place, step) in steps.iter().enumerate() {
+    for (place, (step, expected)) in steps.iter().zip(expected).enumerate() {
         let name = step.switch.clone().unwrap_or_else(|| "as it is".into());
         let best = match &step.best {
             Some((_, gbps)) if *gbps > step.gbps * (1.0 + 1e-9) => format!("{gbps:.2}"),
             Some(_) => "this".into(),
             None => "-".into(),
         };
-        let mut cells = vec![place.to_string(), name, format!("{:.2}", step.gbps), best, step.bottleneck.clone()];
+        let bound = expected.as_ref().map_or(&step.bottleneck, |expected| &expected.bound);
+        let mut cells = vec![place.to_string(), name, format!("{:.2}", step.gbps), best, bound.clone()];
         if is_grouped {
             cells.insert(3, step.groups.to_string());
         }
         if is_simulated {
             cells.insert(3, step.simulated.map_or_else(|| "-".into(), |gbps| format!("{gbps:.2}")));
+        }
+        if is_expected {
+            cells.insert(3, expected.as_ref().map_or_else(|| "-".into(), gbps));
         }
         table.add_row(cells);
     }
@@ -202,16 +247,19 @@ fn table(aggregation: Aggregation, steps: &[Step]) -> String {
     table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
 }
 
-fn json(orders: &[(Aggregation, Vec<Step>)]) -> Result<String> {
+fn json(orders: &[Order]) -> Result<String> {
     let mut rows = Vec::new();
-    for (aggregation, steps) in orders {
-        for (replaced, step) in steps.iter().enumerate() {
+    for Order { aggregation, steps, expected } in orders {
+        for (replaced, (step, expected)) in steps.iter().zip(expected).enumerate() {
             rows.push(serde_json::to_string(&Row {
                 aggregation: aggregation.name(),
                 replaced,
                 switch: step.switch.as_deref(),
                 predicted_gbps: step.gbps,
                 simulated_gbps: step.simulated,
+                expected_gbps: expected.as_ref().map(|expected| expected.gbps),
+                expected_by: expected.as_ref().map(|expected| if expected.is_simulated { "simulation" } else { "rules" }),
+                expected_bottleneck: expected.as_ref().map(|expected| expected.bound.as_str()),
                 groups: (step.groups > 0).then_some(step.groups),
                 bottleneck: &step.bottleneck,
                 best_gbps: step.best.as_ref().map(|(_, gbps)| *gbps),
@@ -223,19 +271,21 @@ fn json(orders: &[(Aggregation, Vec<Step>)]) -> Result<String> {
 }
 
 /// Throughput over replaced switches, as the paper's Fig. 5 and 11 have it.
-fn picture(orders: &[(Aggregation, Vec<Step>)], ring_gbps: f64) -> Result<String> {
-    let most = orders.iter().map(|(_, steps)| steps.len()).max().unwrap_or(1);
-    let corners = |steps: &[Step]| steps.iter().enumerate().map(|(replaced, step)| (replaced as f64, step.gbps)).collect();
-    let mut lines: Vec<(String, Vec<(f64, f64)>)> =
-        orders.iter().map(|(aggregation, steps)| (aggregation.name().to_string(), corners(steps))).collect();
-    for (aggregation, steps) in orders {
-        let simulated: Vec<(f64, f64)> =
-            steps.iter().enumerate().filter_map(|(replaced, step)| Some((replaced as f64, step.simulated?))).collect();
-        if !simulated.is_empty() {
-            lines.push((format!("{}, simulated", aggregation.name()), simulated));
-        }
+fn picture(orders: &[Order], ring_gbps: f64) -> Result<String> {
+    let most = orders.iter().map(|order| order.steps.len()).max().unwrap_or(1);
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for Order { aggregation, steps, expected } in orders {
+        let name = aggregation.name();
+        let mut add = |name: String, values: Vec<Option<f64>>| {
+            let corners: Vec<_> = values.iter().enumerate().filter_map(|(replaced, gbps)| Some((replaced as f64, (*gbps)?))).collect();
+            if !corners.is_empty() {
+                lines.push((name, corners));
+            }
+        };
+        add(format!("{name}, formula"), steps.iter().map(|step| Some(step.gbps)).collect());
+        add(format!("{name}, expected"), expected.iter().map(|expected| Some(expected.as_ref()?.gbps)).collect());
+        add(format!("{name}, simulated"), steps.iter().map(|step| step.simulated).collect());
     }
-    let note = if lines.len() > orders.len() { "predicted and simulated" } else { "predicted" };
-    lines.push(("ring".into(), vec![(0.0, ring_gbps), (most.saturating_sub(1) as f64, ring_gbps)]));
-    plot::over_count("Throughput by replaced switches", note, "replaced switches", "all jobs (Gb/s)", lines)
+    lines.push(("ring, formula".into(), vec![(0.0, ring_gbps), (most.saturating_sub(1) as f64, ring_gbps)]));
+    plot::over_count("Throughput by replaced switches", "by what each says", "replaced switches", "all jobs (Gb/s)", lines)
 }

@@ -48,6 +48,23 @@ fn every_system_is_exact_under_every_fault() {
     }
 }
 
+/// Neither a switch nor its ranks need a capability or a way to one (docs/security.md, "Least privilege"). Who is not root has none anyway.
+#[test]
+fn without_any_capability_sums_are_exact_over_udp_and_shared_memory() {
+    for transport in ["udp", "shm"] {
+        let arguments =
+            ["demo", "--transport", transport, "--workers", "2", "--size", "64KiB", "--iterations", "1", "--format", "json", "--patience", PATIENCE];
+        let given_up: &[&str] = match rustix::process::geteuid().is_root() {
+            true => &["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"],
+            false => &["--no-new-privs"],
+        };
+        let program = env!("CARGO_BIN_EXE_fanin");
+        let output = Command::new("setpriv").args(given_up).arg(program).args(arguments).output().expect("setpriv, of util-linux");
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(all_exact(&serde_json::from_slice(&output.stdout).unwrap()), "{transport}");
+    }
+}
+
 #[test]
 fn vectors_of_no_element_and_of_one_and_a_lone_worker_work() {
     for size in ["0", "4", "20"] {

@@ -11,6 +11,7 @@ use super::payload::{Contents, Vectors};
 
 /// A job in the network.
 pub(super) struct Job<Op> {
+    pub(super) system: &'static str,
     pub(super) vectors: Vectors<Op>,
     /// `None`: its vectors are dense.
     pub(super) density: Option<Density>,
@@ -55,6 +56,7 @@ impl<P: Contents + ?Sized> Layout<P> {
         let (mut nodes, mut others) = (Vec::new(), Vec::new());
         for (number, job) in jobs.into_iter().enumerate() {
             layout.jobs.push(Job {
+                system: job.spec.system.name(),
                 vectors: Vectors { job: job.spec.id, op: job.spec.op.clone(), element_bytes: job.spec.element_bytes },
                 density: None,
                 elements: job.elements.to_vec(),

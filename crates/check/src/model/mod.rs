@@ -19,6 +19,7 @@ mod driver;
 mod layout;
 mod payload;
 mod state;
+mod summary;
 
 use fanin_core::payload::Density;
 use fanin_core::{Census, CollectiveKind, Duration, Instant, NetworkMap, Node, PacketKind};
@@ -30,6 +31,7 @@ use driver::Step;
 use layout::{Layout, Placing};
 pub use payload::{Contents, Vectors};
 pub use state::{Fate, Gone, Packet, State};
+pub use summary::Summary;
 
 /// How much may go wrong on any one path through the states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,9 +1,16 @@
 //! Networks and jobs that are small enough for every behaviour to be looked at.
 
+use std::time::Instant;
+
 use fanin_check::model::{COMPLETE, EXACT, Limits, Modelled, NEVER_STUCK, NOTHING_LEFT, NetworkModel, PROGRESS};
 use fanin_core::{Duration, JobId, NetworkMap, NodeId};
 use fanin_systems::{JobSpec, System};
 use stateright::{Checker, HasDiscoveries, Model};
+
+mod record;
+
+pub use record::Literal;
+use record::Record;
 
 /// Elements of a packet.
 pub const BLOCK: u64 = 4;
@@ -54,8 +61,9 @@ pub fn assert_safe<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, sta
 }
 
 fn assert_all<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, properties: &[&'static str], states_min: usize) {
+    let (summary, begin) = (model.summary(), Instant::now());
     let checker = model.checker().threads(2).spawn_bfs().join();
-    println!("{name}: {} states", checker.unique_state_count());
+    let found = (checker.unique_state_count(), checker.max_depth(), begin.elapsed());
     assert!(checker.is_done());
     for &property in properties {
         if let Some(path) = checker.discovery(property) {
@@ -63,13 +71,25 @@ fn assert_all<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, properti
         }
     }
     assert!(checker.discovery(COMPLETE).is_some(), "{name}: no way to the end");
-    assert!(checker.unique_state_count() >= states_min, "{name}: only {} states", checker.unique_state_count());
+    assert!(found.0 >= states_min, "{name}: only {} states", found.0);
+    Record::new(name, summary, properties, found).write();
 }
 
 /// Looks for a state in which the property does not hold, and finds one.
 pub fn assert_found<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, property: &'static str) {
+    assert_breaks(name, model, property, None);
+}
+
+/// The same for a rule that a paper has word by word, and not for a bug put in: its clause, and why it breaks.
+pub fn assert_literal_breaks<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, property: &'static str, rule: Literal) {
+    assert_breaks(name, model, property, Some(rule));
+}
+
+fn assert_breaks<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, property: &'static str, literal: Option<Literal>) {
+    let (summary, begin) = (model.summary(), Instant::now());
     let checker = model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    println!("{name}: {} states", checker.unique_state_count());
+    let found = (checker.unique_state_count(), checker.max_depth(), begin.elapsed());
     let path = checker.discovery(property).unwrap_or_else(|| panic!("{name}: {property}: no counterexample"));
-    println!("{name}: {:?}", path.into_actions());
+    let steps = path.into_actions().iter().map(|action| format!("{action:?}")).collect();
+    Record::new(name, summary, &[property], found).broken_by(steps, literal).write();
 }
