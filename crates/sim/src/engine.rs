@@ -21,6 +21,7 @@ pub use processing::{BlockMap, NO_CORES, Processing, WorkingMemory};
 pub use recirculation::{NO_PASSES, Pipeline};
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 use fanin_core::hash::mix;
 use fanin_core::{
@@ -162,7 +163,12 @@ where
     ///
     /// # Errors
     /// [`SetupError`] where the scenario contradicts itself.
-    pub fn new(topology: Topology, scenario: Scenario, jobs: Vec<JobNodes<N>>, operators: &[P::Op]) -> Result<Self, SetupError> {
+    pub fn new(
+        topology: impl Into<Arc<Topology>>,
+        scenario: Scenario,
+        jobs: Vec<JobNodes<N>>,
+        operators: &[P::Op],
+    ) -> Result<Self, SetupError> {
         Simulation::with_shared(topology, scenario, jobs, Vec::new(), operators)
     }
 
@@ -179,12 +185,13 @@ where
     /// # Errors
     /// [`SetupError`] where the scenario contradicts itself.
     pub fn with_shared(
-        topology: Topology,
+        topology: impl Into<Arc<Topology>>,
         scenario: Scenario,
         jobs: Vec<JobNodes<N>>,
         shared: Vec<SharedNode<N>>,
         operators: &[P::Op],
     ) -> Result<Self, SetupError> {
+        let topology = topology.into();
         Self::check(&topology, &scenario, &jobs, &shared)?;
         let sources: Vec<Source> =
             scenario.traffic.iter().enumerate().flat_map(|(index, config)| Source::all(config, index as u32, scenario.seed)).collect();
