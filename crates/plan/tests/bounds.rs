@@ -74,6 +74,28 @@ fn single_numbers_are_bounded() {
     }
 }
 
+/// A worker of recursive doubling has its sum, what it sends and what comes: of vectors that get dense nearly three times the vector, in pairs.
+#[test]
+fn lists_are_counted() {
+    let of = |message: &str| BASE.replace("\"tree\"", "\"doubling\"\ndensity = 0.5").replace("64KiB", message);
+    let said = refused(&of("256MiB"));
+    assert!(
+        said.contains("jobs[0].message = \"256MiB\": expected less: lists of 8 workers, of vectors of 256 MiB, take about 19 GiB"),
+        "{said}"
+    );
+    taken(&of("16MiB"));
+}
+
+/// What computes its ways has room for a quarter of a million hosts; a table of them would take the square of 13,005 switches.
+#[test]
+fn a_quarter_of_a_million_hosts_are_taken() {
+    let network = "[network]\nshape = \"fat-tree-3\"\nports = 102\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
+    let job = "[[jobs]]\nsystem = \"tree\"\nworkers = 4\nmessage = \"4KiB\"\n";
+    taken(&format!("{network}{job}"));
+    let said = refused(&format!("{network}routing = \"conga\"\n{job}"));
+    assert!(said.contains("network.ports = 102: expected at most 8192 switches in all, not 13005"), "{said}");
+}
+
 fn numbers(count: usize) -> String {
     (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
