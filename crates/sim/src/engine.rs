@@ -116,7 +116,7 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     scenario: Scenario,
     slots: Vec<Slot<N>>,
     /// Fresh copies of switch nodes, by slot, where a switch can fail.
-    fresh: Vec<Option<N>>,
+    fresh: Vec<Option<Box<N>>>,
     /// Per (node, job, role): slot.
     lookup: Vec<u32>,
     /// Slots at each host.
@@ -220,10 +220,10 @@ where
         let mut simulation = Simulation {
             vectors: P::Vectors::new(&scenario.jobs, operators),
             slots: Vec::with_capacity(node_count),
-            fresh: Vec::new(),
+            fresh: Vec::with_capacity(node_count),
             lookup,
             at_host: vec![Vec::new(); map.hosts() as usize],
-            workers: Vec::new(),
+            workers: Vec::with_capacity(scenario.jobs.iter().map(|job| job.start.len()).sum()),
             workers_running: 0,
             running_in: vec![0; scenario.jobs.len()],
             shared_by: vec![Vec::new(); scenario.jobs.len()],

@@ -120,7 +120,7 @@ mod tests {
     /// All ways of a shape, computed and searched for.
     fn agree(shape: &Shape) {
         let topology = Topology::new(shape).unwrap();
-        let (computed, listed) = (Routes::new(&topology), Routes::listed(&topology, true));
+        let (computed, listed) = (Routes::computed(&topology), Routes::listed(&topology, true));
         for at in topology.map.switches() {
             for to in 0..topology.map.nodes() {
                 assert_eq!(computed.candidates(at.0, to), listed.candidates(at.0, to), "{shape:?}: {} to {to}", topology.name(at));
