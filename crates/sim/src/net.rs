@@ -710,9 +710,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
         has_room
     }
 
-    // Where a node notes something, it is known what: inlined, one arm of this is left. As `send`, not in tests.
-    #[cfg_attr(debug_assertions, inline(never))]
-    #[cfg_attr(not(debug_assertions), inline(always))]
+    #[inline]
     fn note(&mut self, event: Event) {
         match event {
             Event::Dropped(reason) => self.net.counters.drop(reason),
