@@ -160,17 +160,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     pub fn new(topology: Arc<Topology>, channels: Channels, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
         let (network, map) = (&scenario.network, &topology.map);
         let mut links = links(&topology, &channels, network);
-        let mut faulty = Vec::new();
-        if !scenario.faults.links.is_empty() || scenario.faults.strays.probability > 0.0 {
-            for (index, link) in links.iter_mut().enumerate() {
-                let state =
-                    FaultyLink::new(&scenario.faults, &topology, channels.cable(index as u32), index as u32, scenario.seed).map(Box::new);
-                if state.is_some() {
-                    link.flags |= link_flags::FAULTY;
-                }
-                faulty.push(state);
-            }
-        }
+        let faulty = faulty(&mut links, &topology, &channels, scenario);
         let balancers = [network.collective_balancer, network.background_balancer];
         // Where one of them has to see all ways, single ones have a place like several, and so the other one chooses there as well. Where hosts have
         // several cables, contributions go by the first one of their destination; see `uplinks`.
@@ -533,6 +523,20 @@ pub(crate) fn depart(
         heads[last as usize].next = place;
     }
     departure
+}
+
+/// What is wrong with links, by link; nothing where none has faults. Marks those that have.
+fn faulty(links: &mut [Link], topology: &Topology, channels: &Channels, scenario: &Scenario) -> Vec<Option<Box<FaultyLink>>> {
+    if scenario.faults.links.is_empty() && scenario.faults.strays.probability <= 0.0 {
+        return Vec::new();
+    }
+    let state = |(index, link): (usize, &mut Link)| {
+        let cable = channels.cable(index as u32);
+        let state = FaultyLink::new(&scenario.faults, topology, cable, index as u32, scenario.seed).map(Box::new);
+        link.flags |= if state.is_some() { link_flags::FAULTY } else { 0 };
+        state
+    };
+    links.iter_mut().enumerate().map(state).collect()
 }
 
 /// All links of a network with their channels, idle.
