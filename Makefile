@@ -14,7 +14,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help run sim demo docs pictures c mpi nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models check-verdicts traceability bench bench-peers clean
+.PHONY: help run sim demo docs pictures c mpi nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models check-verdicts traceability bench bench-hops bench-peers clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ dist: ## what is handed out: a wheel and a static program, in dist/ (WHAT: only 
 bench: ## the simulator's and the runtime's speed on this machine
 	cargo run --locked --profile dist -p fanin -- bench sim
 	cargo bench --locked -p fanin-core -p fanin-sim --bench '*'
+
+bench-hops: ## instructions that a packet-hop of the simulator takes, held against docs/hops.csv (needs valgrind)
+	$(PYTHON) scripts/hops.py
 
 bench-peers: ## the same work on ns-3, on gloo and on Open MPI, beside ours
 	cargo build --locked --profile dist -p fanin

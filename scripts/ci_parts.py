@@ -92,6 +92,13 @@ PARTS = (
         crates=("fanin",),
         files=("scripts/report_tests.py", "scripts/packages.py"),
     ),
+    # What a packet-hop of the simulator costs in instructions.
+    Part(
+        "hops",
+        'sudo --preserve-env env "PATH=$PATH" make test-all CHECKS=hops',
+        crates=("fanin-simulation",),
+        files=("docs/hops.csv", "scripts/hops.py", "scripts/packages.py"),
+    ),
     Part("own-crates", "make test-all CHECKS=own-crates", crates=("fanin",), files=(*EMBEDDED, "docs/*.md", "scripts/own_crates.py")),
     Part("docs", "make docs", crates=("fanin", "fanin-py"), files=(*PYTHON, *EMBEDDED, "docs/*", "*.md", "mkdocs.yml")),
     Part("clean-install", "make test-all CHECKS=clean-install", crates=("fanin-py", "fanin"), files=(*PYTHON, *EMBEDDED, "README.md")),

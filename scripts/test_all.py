@@ -25,6 +25,7 @@ from pathlib import Path
 
 import clean_install
 import dpdk
+import hops
 import mpi_tests
 import ns3
 import p4
@@ -151,6 +152,8 @@ CHECKS = [
     Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead racks racks-loss control"]),
     # Golden packets of the state machines through the P4 programs.
     Check("p4", p4.obstacle, [sys.executable, "scripts/p4.py", "check"]),
+    # Instructions and no time: other checks may run beside it.
+    Check("hops", hops.obstacle, [sys.executable, "scripts/hops.py"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"], alone=True),
 ]
 

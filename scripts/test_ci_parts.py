@@ -47,6 +47,7 @@ class Parts(unittest.TestCase):
         everything = [part.name for part in ci_parts.PARTS]
         self.assertEqual(self.names("crates/core/src/lib.rs"), everything)
         self.assertEqual(self.names("crates/lint/src/main.rs"), ["lint", "rust", "privileged"])
+        self.assertIn("hops", self.names("crates/protocols/src/canary/worker.rs"))
 
     def test_what_all_are_built_by_runs_all(self) -> None:
         everything = [part.name for part in ci_parts.PARTS]

@@ -1,6 +1,7 @@
 //! A network and its jobs, and the runs that follow from a system and a set of switches.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fanin_core::{Census, Length, NodeId};
 use fanin_plan::network::file::{Capability, LinkDefaults, NetworkFile};
@@ -225,7 +226,7 @@ impl Setting {
                 false => Capability { aggregates: true, bits_per_second: new.bits_per_second, memory_bytes: new.memory_bytes },
             };
             match able {
-                false => prepared.topology.map.forward_only(switch),
+                false => Arc::make_mut(&mut prepared.topology).map.forward_only(switch),
                 true if can.is_limited() => prepared.capabilities.push((switch, can)),
                 true => {}
             }

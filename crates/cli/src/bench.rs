@@ -3,6 +3,7 @@
 //! instructions per hop, where the processor's counters can be read, hardly do.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -150,7 +151,7 @@ fn fig08(message: &str) -> Result<Prepared> {
 /// Builds the simulation of an allreduce, to be run.
 fn collective<P: Simulated<Op = ()> + ?Sized>(prepared: &Prepared) -> Result<Collective<P>> {
     let nodes = prepared.nodes::<P>(|_| ())?;
-    Ok(Collective(Simulation::new(prepared.topology.clone(), prepared.scenario.clone(), nodes, &[()])?))
+    Ok(Collective(Simulation::new(Arc::clone(&prepared.topology), prepared.scenario.clone(), nodes, &[()])?))
 }
 
 /// The simulation of an allreduce.

@@ -517,7 +517,7 @@ fn every_shape_has_keys_of_its_own() {
     good(&folder, &arguments(&file, &["network.routing=conga"]));
     for (sets, wrong, expected) in [
         (&fat_tree[..], "network.ports=5", "network.ports = 5: expected an even number of 2 or more"),
-        (&fat_tree, "network.ports=5000", "network.ports = 5000: expected at most 131072 hosts in all, not 31250000000"),
+        (&fat_tree, "network.ports=5000", "network.ports = 5000: expected at most 524288 hosts in all, not 31250000000"),
         (&fat_tree, "network.groups=3", "network.groups = 3: expected no such key with shape = \"fat-tree-3\""),
         (&fat_tree, "network.hosts=3", "network.hosts = 3: expected no such key with shape = \"fat-tree-3\""),
         (&dragonfly, "network.groups=4", "network.groups = 4: expected at most 3 groups, routers times global_links and one"),

@@ -86,7 +86,7 @@ fn write_links(plan: &Plan, finished: &[Finished], out: impl Write) -> Result<()
                 link.packets_dropped.to_string(),
             ];
             let labels = plan.points[run.point].labels.iter().map(String::as_str);
-            writer.write_record(labels.chain([link.from.as_str(), link.to.as_str()]).chain(numbers.iter().map(String::as_str)))?;
+            writer.write_record(labels.chain([&*link.from, &*link.to]).chain(numbers.iter().map(String::as_str)))?;
         }
     }
     writer.flush()?;

@@ -203,7 +203,7 @@ fn numbers_that_do_not_fit_are_named() {
     for (sets, expected) in [
         (&["network.machines_per_leaf=0"][..], "network.machines_per_leaf = 0: expected a whole number of 1 or more"),
         (&["network.planes=9"], "network.planes = 9: expected 1 to 8"),
-        (&["network.machines=100000"], "network.per_machine = 4: expected at most 131072 hosts in all, not 400000"),
+        (&["network.machines=200000"], "network.per_machine = 4: expected at most 524288 hosts in all, not 800000"),
         (&["network.cards=racks"], "network.cards = \"racks\": expected"),
         (&["network.leaves=4"], "network.leaves = 4: expected no such key with shape = \"rail-optimised\""),
     ] {

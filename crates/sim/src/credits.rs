@@ -43,7 +43,7 @@ pub(crate) struct Credits {
     next: Credit,
     /// The last one, or one that was there and came later.
     latest: Credit,
-    /// A ring of those behind the next one: a power of two of places.
+    /// A ring of those behind the next one: a power of two of places, or none yet.
     coming: Box<[Credit]>,
     /// The first one's place is this modulo the ring's length.
     head: u32,
@@ -53,13 +53,13 @@ pub(crate) struct Credits {
 impl Credits {
     /// A buffer of `bytes` bytes that is empty.
     pub fn new(bytes: u64) -> Self {
-        let coming = vec![Credit::default(); 4].into();
-        Credits { at_hand: bytes, next: Credit::NONE, latest: Credit::default(), coming, head: 0, count: 0 }
+        // Links whose credits never wait behind others need no ring: most links of a large network.
+        Credits { at_hand: bytes, next: Credit::NONE, latest: Credit::default(), coming: Box::default(), head: 0, count: 0 }
     }
 
     #[inline]
     fn mask(&self) -> usize {
-        self.coming.len() - 1
+        self.coming.len().wrapping_sub(1)
     }
 
     /// When the next credit comes; `u64::MAX` where none is on its way.
@@ -105,7 +105,7 @@ impl Credits {
     fn grow(&mut self) {
         self.coming.rotate_left(self.head as usize & self.mask());
         self.head = 0;
-        let longer = self.coming.len() * 2;
+        let longer = (self.coming.len() * 2).max(4);
         let mut coming = std::mem::take(&mut self.coming).into_vec();
         coming.resize(longer, Credit::default());
         self.coming = coming.into();

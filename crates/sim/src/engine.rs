@@ -21,6 +21,7 @@ pub use processing::{BlockMap, NO_CORES, Processing, WorkingMemory};
 pub use recirculation::{NO_PASSES, Pipeline};
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 use fanin_core::hash::mix;
 use fanin_core::{
@@ -115,7 +116,7 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     scenario: Scenario,
     slots: Vec<Slot<N>>,
     /// Fresh copies of switch nodes, by slot, where a switch can fail.
-    fresh: Vec<Option<N>>,
+    fresh: Vec<Option<Box<N>>>,
     /// Per (node, job, role): slot.
     lookup: Vec<u32>,
     /// Slots at each host.
@@ -162,7 +163,12 @@ where
     ///
     /// # Errors
     /// [`SetupError`] where the scenario contradicts itself.
-    pub fn new(topology: Topology, scenario: Scenario, jobs: Vec<JobNodes<N>>, operators: &[P::Op]) -> Result<Self, SetupError> {
+    pub fn new(
+        topology: impl Into<Arc<Topology>>,
+        scenario: Scenario,
+        jobs: Vec<JobNodes<N>>,
+        operators: &[P::Op],
+    ) -> Result<Self, SetupError> {
         Simulation::with_shared(topology, scenario, jobs, Vec::new(), operators)
     }
 
@@ -179,12 +185,13 @@ where
     /// # Errors
     /// [`SetupError`] where the scenario contradicts itself.
     pub fn with_shared(
-        topology: Topology,
+        topology: impl Into<Arc<Topology>>,
         scenario: Scenario,
         jobs: Vec<JobNodes<N>>,
         shared: Vec<SharedNode<N>>,
         operators: &[P::Op],
     ) -> Result<Self, SetupError> {
+        let topology = topology.into();
         Self::check(&topology, &scenario, &jobs, &shared)?;
         let sources: Vec<Source> =
             scenario.traffic.iter().enumerate().flat_map(|(index, config)| Source::all(config, index as u32, scenario.seed)).collect();
@@ -213,10 +220,10 @@ where
         let mut simulation = Simulation {
             vectors: P::Vectors::new(&scenario.jobs, operators),
             slots: Vec::with_capacity(node_count),
-            fresh: Vec::new(),
+            fresh: Vec::with_capacity(node_count),
             lookup,
             at_host: vec![Vec::new(); map.hosts() as usize],
-            workers: Vec::new(),
+            workers: Vec::with_capacity(scenario.jobs.iter().map(|job| job.start.len()).sum()),
             workers_running: 0,
             running_in: vec![0; scenario.jobs.len()],
             shared_by: vec![Vec::new(); scenario.jobs.len()],

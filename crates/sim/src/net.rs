@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use fanin_core::hash::derive;
 use fanin_core::{Body, DropReason, Egress, Event, JobId, NodeId, OpError, Pair, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
@@ -78,7 +79,8 @@ pub(crate) enum HeldBack {
 
 /// Everything but the nodes.
 pub(crate) struct Net<H, O> {
-    pub topology: Topology,
+    /// Shared with whoever built it: of a large network it is large.
+    pub topology: Arc<Topology>,
     pub now: u64,
     pub queue: EventQueue,
     pub ids: EventIds,
@@ -155,31 +157,23 @@ pub(crate) struct Net<H, O> {
 }
 
 impl<H: Wire, O: Clone> Net<H, O> {
-    pub fn new(topology: Topology, channels: Channels, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
+    pub fn new(topology: Arc<Topology>, channels: Channels, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
         let (network, map) = (&scenario.network, &topology.map);
         let mut links = links(&topology, &channels, network);
-        let mut faulty = Vec::new();
-        if !scenario.faults.links.is_empty() || scenario.faults.strays.probability > 0.0 {
-            for (index, link) in links.iter_mut().enumerate() {
-                let state =
-                    FaultyLink::new(&scenario.faults, &topology, channels.cable(index as u32), index as u32, scenario.seed).map(Box::new);
-                if state.is_some() {
-                    link.flags |= link_flags::FAULTY;
-                }
-                faulty.push(state);
-            }
-        }
-        let mut routes = Routes::new(&topology);
+        let faulty = faulty(&mut links, &topology, &channels, scenario);
         let balancers = [network.collective_balancer, network.background_balancer];
         // Where one of them has to see all ways, single ones have a place like several, and so the other one chooses there as well. Where hosts have
         // several cables, contributions go by the first one of their destination; see `uplinks`.
         let several = topology.hosts_with_several().next().is_some();
         let all_apart = several || !channels.is_empty() || balancers.iter().any(|balancer| balancer.sees_all());
         let is_apart = |balancer: Balancer| balancer.is_apart() || all_apart;
+        let any_apart = balancers.iter().any(|balancer| is_apart(*balancer));
+        // What chooses apart remembers something of each list of ways.
+        let mut routes = if any_apart { Routes::listed(&topology, false) } else { Routes::new(&topology) };
         if all_apart {
             routes.choose_apart();
         }
-        let apart = balancers.iter().any(|balancer| is_apart(*balancer)).then(|| Box::new(Apart::new(&topology, scenario, &routes)));
+        let apart = any_apart.then(|| Box::new(Apart::new(&topology, scenario, &routes)));
         if apart.as_ref().is_some_and(|apart| apart.looks_at_links()) {
             let map = &topology.map;
             let between_switches = |link: &&mut Link| !map.is_host(link.from) && !map.is_host(NodeId(link.to));
@@ -529,6 +523,20 @@ pub(crate) fn depart(
         heads[last as usize].next = place;
     }
     departure
+}
+
+/// What is wrong with links, by link; nothing where none has faults. Marks those that have.
+fn faulty(links: &mut [Link], topology: &Topology, channels: &Channels, scenario: &Scenario) -> Vec<Option<Box<FaultyLink>>> {
+    if scenario.faults.links.is_empty() && scenario.faults.strays.probability <= 0.0 {
+        return Vec::new();
+    }
+    let state = |(index, link): (usize, &mut Link)| {
+        let cable = channels.cable(index as u32);
+        let state = FaultyLink::new(&scenario.faults, topology, cable, index as u32, scenario.seed).map(Box::new);
+        link.flags |= if state.is_some() { link_flags::FAULTY } else { 0 };
+        state
+    };
+    links.iter_mut().enumerate().map(state).collect()
 }
 
 /// All links of a network with their channels, idle.

@@ -4,6 +4,8 @@ pub(crate) mod apart;
 pub(crate) mod conga;
 pub(crate) mod dragonfly;
 pub(crate) mod drill;
+mod fabric;
+pub(crate) mod levels;
 pub mod own;
 
 use fanin_core::{NodeId, hash::mix};
@@ -14,6 +16,8 @@ use crate::routing::own::NamedBalancer;
 use crate::setup::SetupError;
 use crate::shape::Shape;
 use crate::topology::Topology;
+use fabric::Fabric;
+use levels::Levels;
 
 /// How a switch chooses among equal paths (baselines 9).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -99,6 +103,9 @@ impl Balancer {
     }
 }
 
+/// Ways between so many switches are listed also where they could be computed: half a megabyte.
+const LISTED_SWITCHES_MAX: usize = 256;
+
 /// Set in the number of ways where [`apart`] chooses even among one.
 pub(crate) const APART: u32 = 1 << 31;
 
@@ -115,7 +122,9 @@ pub(crate) struct Routes {
     first_switch: u32,
     /// By host: the link down to it.
     down: Vec<u32>,
-    /// Per (switch, attachment): the only link, and 1; or where in `candidates` links begin, and how many there are.
+    /// What computes ways between switches; where there is nothing of the kind they are listed.
+    levels: Option<Levels>,
+    /// Listed, per (switch, attachment): the only link, and 1; or where in `candidates` links begin, and how many there are.
     ways: Vec<(u32, u32)>,
     candidates: Vec<u32>,
     /// [`apart`] chooses, also where there is one link only.
@@ -123,13 +132,27 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
+    /// Computed where the network has levels to compute them by and a table of ways would be large, and listed where not: a look into a table
+    /// that is in the processor's caches takes fewer instructions.
     pub fn new(topology: &Topology) -> Self {
+        if topology.map.switches().count() <= LISTED_SWITCHES_MAX { Routes::listed(topology, true) } else { Routes::computed(topology) }
+    }
+
+    /// Computed where the network has levels to compute them by.
+    fn computed(topology: &Topology) -> Self {
+        match &topology.levels {
+            Some(levels) => Routes { levels: Some(levels.clone()), ..Routes::empty(topology, &[]) },
+            None => Routes::listed(topology, true),
+        }
+    }
+
+    /// Without ways yet; `several` are the hosts with several cables.
+    fn empty(topology: &Topology, several: &[NodeId]) -> Self {
         let map = &topology.map;
         let hosts = map.hosts();
         let switches = (map.nodes() - hosts) as usize;
         let mut attached: Vec<u32> = Vec::with_capacity(map.nodes() as usize);
-        let (mut down, mut candidates) = (Vec::with_capacity(hosts as usize), Vec::new());
-        let several: Vec<NodeId> = topology.hosts_with_several().collect();
+        let mut down = Vec::with_capacity(hosts as usize);
         for host in (0..hosts).map(NodeId) {
             let leaf = map.leaf_of(host).expect("every host has a cable");
             match several.binary_search(&host) {
@@ -139,41 +162,61 @@ impl Routes {
             down.push(topology.link_out(leaf.node, leaf.their_port).expect("a cable has two ends"));
         }
         attached.extend(0..switches as u32);
-        let targets = switches + several.len();
-        let mut ways = vec![(0, 0); switches * targets];
+        Routes {
+            attached,
+            targets: switches + several.len(),
+            costs: Vec::new(),
+            first_switch: hosts,
+            down,
+            levels: None,
+            ways: Vec::new(),
+            candidates: Vec::new(),
+            is_apart: false,
+        }
+    }
+
+    /// All ways in a table. `shares`: a switch keeps equal lists of links once. What remembers something of each list by its place needs one
+    /// for each destination.
+    pub fn listed(topology: &Topology, shares: bool) -> Self {
+        let several: Vec<NodeId> = topology.hosts_with_several().collect();
+        let mut routes = Routes::empty(topology, &several);
+        let fabric = Fabric::new(topology);
+        let (switches, targets) = (fabric.switches(), routes.targets);
+        routes.ways = vec![(0, 0); switches * targets];
+        routes.costs = vec![u32::MAX; if several.is_empty() { 0 } else { switches * targets }];
+        // By switch: the list that was made last.
+        let mut last = vec![(0, 0); switches];
+        let mut costs = Vec::new();
         for target in 0..switches {
-            let cost = topology.costs_to(NodeId(hosts + target as u32));
+            fabric.costs_to(target, &mut costs);
             for at in 0..switches {
-                let node = NodeId(hosts + at as u32);
-                let begin = candidates.len() as u32;
-                if at != target && cost[node.index()] != u32::MAX {
-                    let leads_there = |link: &&u32| {
-                        let cable = &topology.links[**link as usize];
-                        !map.is_host(cable.to) && cost[cable.to.index()].saturating_add(cable.cost) == cost[node.index()]
-                    };
-                    candidates.extend(topology.links_out(node).iter().filter(leads_there));
+                if !routes.costs.is_empty() {
+                    routes.costs[at * targets + target] = costs[at];
                 }
-                let count = candidates.len() as u32 - begin;
-                ways[at * targets + target] = (if count == 1 { candidates[begin as usize] } else { begin }, count);
+                if at != target {
+                    let known = shares.then_some(&mut last[at]);
+                    routes.ways[at * targets + target] = routes.list(fabric.towards(at, &costs), known);
+                }
             }
         }
-        let mut routes = Routes { attached, targets, costs: Vec::new(), first_switch: hosts, down, ways, candidates, is_apart: false };
-        if !several.is_empty() {
-            routes.add_costs(topology, switches);
-            several.iter().for_each(|host| routes.reroute(topology, *host, |_| true));
-        }
+        several.iter().for_each(|host| routes.reroute(topology, *host, |_| true));
         routes
     }
 
-    /// What it costs to get from each switch to each other one.
-    fn add_costs(&mut self, topology: &Topology, switches: usize) {
-        self.costs = vec![u32::MAX; switches * self.targets];
-        for target in 0..switches {
-            let cost = topology.costs_to(NodeId(self.first_switch + target as u32));
-            for at in 0..switches {
-                self.costs[at * self.targets + target] = cost[self.first_switch as usize + at];
-            }
+    /// Lists links behind the candidates, unless they are those of `known`, the switch's list before, and gives what stands in the table.
+    fn list(&mut self, links: impl Iterator<Item = u32>, known: Option<&mut (u32, u32)>) -> (u32, u32) {
+        let begin = self.candidates.len();
+        self.candidates.extend(links);
+        let listed = (begin as u32, (self.candidates.len() - begin) as u32);
+        let only = if listed.1 == 1 { Some((self.candidates[begin], 1)) } else { None };
+        let Some(known) = known else { return only.unwrap_or(listed) };
+        let is_known = self.candidates[begin..] == *self.links(known.0, known.1);
+        if only.is_some() || is_known {
+            self.candidates.truncate(begin);
+        } else {
+            *known = listed;
         }
+        only.unwrap_or(*known)
     }
 
     /// Lays out the ways to a host with several cables, by those of them for which `is_up` says so of the link that leaves the host.
@@ -216,15 +259,24 @@ impl Routes {
 
     /// The links that lead from switch `at` towards `destination`: the only one and 1, or the first one's place among all candidates and how
     /// many there are.
-    #[inline]
+    #[inline(always)]
     pub fn ways(&self, at: u32, destination: u32) -> (u32, u32) {
         let target = self.attached[destination as usize];
         let here = at - self.first_switch;
         if target != here {
-            self.ways[here as usize * self.targets + target as usize]
+            match self.ways.get(here as usize * self.targets + target as usize) {
+                Some(ways) => *ways,
+                None => self.computed_ways(here, target),
+            }
         } else {
             self.down.get(destination as usize).map_or((0, 0), |link| (*link, 1))
         }
+    }
+
+    /// The same between switches where nothing is listed.
+    #[inline(never)]
+    fn computed_ways(&self, here: u32, target: u32) -> (u32, u32) {
+        self.levels.as_ref().map_or((0, 0), |levels| levels.ways(here, target))
     }
 
     /// From now on [`apart`] chooses, also where there is one link only.
@@ -248,7 +300,7 @@ impl Routes {
         }
     }
 
-    /// The links at `count` places.
+    /// The links at `count` places of a table.
     pub fn links(&self, first: u32, count: u32) -> &[u32] {
         &self.candidates[first as usize..(first + count) as usize]
     }
@@ -259,29 +311,28 @@ impl Routes {
         self.attached[node as usize]
     }
 
-    /// Where several links lead to the same: the place of the first one, and all of them.
+    /// Where several links of a table lead to the same: the place of the first one, and all of them.
     pub fn choices(&self) -> impl Iterator<Item = (u32, &[u32])> {
         let several = self.ways.iter().filter(|(_, count)| count & !APART > 1);
         several.map(|&(first, count)| (first, self.links(first, count & !APART)))
     }
 
-    /// How many places there are.
+    /// How many places a table has.
     pub fn places(&self) -> usize {
         self.candidates.len()
     }
 
-    /// The link at a place.
+    /// The link at a place. Those that are computed are their own places.
     #[inline]
     pub fn link(&self, place: u32) -> u32 {
-        self.candidates[place as usize]
+        self.candidates.get(place as usize).copied().unwrap_or(place)
     }
 
     /// The links that lead from switch `at` towards `destination`.
-    #[cfg(test)]
     pub fn candidates(&self, at: u32, destination: u32) -> Vec<u32> {
         match self.ways(at, destination) {
             (link, 1) => vec![link],
-            (first, count) => self.candidates[first as usize..(first + count) as usize].to_vec(),
+            (first, count) => (first..first + (count & !APART)).map(|place| self.link(place)).collect(),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 use fanin_core::map::Neighbour;
 use fanin_core::{NetworkMap, NodeId, PortId};
 
+use crate::routing::levels::Levels;
 use crate::setup::{LinkSpeed, SetupError};
 use crate::shape::Shape;
 use plans::Plan;
@@ -36,8 +37,12 @@ pub struct Topology {
     pub map: NetworkMap,
     /// All links; an index into this is a link's number.
     pub links: Vec<Cable>,
-    /// Number of the link that leaves by a node's port.
-    out: Vec<Vec<u32>>,
+    /// The numbers of all links, which follow each other from node to node and port to port.
+    numbers: Vec<u32>,
+    /// By node: its first link; one more at the end.
+    first: Vec<u32>,
+    /// What computes ways, where the network is a fat tree.
+    pub(crate) levels: Option<Levels>,
     /// Names of hosts where they have names of their own.
     host_names: Option<Vec<String>>,
     /// Names of switches, in the order of their ids.
@@ -51,7 +56,7 @@ impl Topology {
     /// [`SetupError`] where a number is zero or too large, or numbers do not fit together.
     pub fn new(shape: &Shape) -> Result<Self, SetupError> {
         shape.check()?;
-        Ok(match shape {
+        let laid_out = match shape {
             Shape::Star { hosts, link } => Plan::star(*hosts, *link).lay_out(),
             Shape::FatTree2 { leaves, hosts_per_leaf, spines, parallel_links, host_link, fabric_link } => {
                 Plan::two_levels((*leaves, *hosts_per_leaf), (*spines, *parallel_links), *host_link, *fabric_link).lay_out()
@@ -62,7 +67,8 @@ impl Topology {
                 plan.lay_out()
             }
             Shape::Wired(wiring) => Plan::wired(wiring).lay_out(),
-        })
+        };
+        Ok(Topology { levels: Levels::of(shape), ..laid_out })
     }
 
     /// Any network: its map, a name for each switch, and the speed of the link between two neighbours.
@@ -82,28 +88,34 @@ impl Topology {
     ) -> Self {
         assert_eq!(switch_names.len(), map.switches().count(), "one name a switch");
         let mut links = Vec::new();
-        let mut out = Vec::new();
+        let mut first = Vec::with_capacity(map.nodes() as usize + 1);
         for from in (0..map.nodes()).map(NodeId) {
-            let mut ports = Vec::new();
+            first.push(links.len() as u32);
             for next in map.neighbours(from) {
-                ports.push(links.len() as u32);
                 let (speed, cost) = link(&map, from, next);
                 links.push(Cable { from, from_port: next.port, to: next.node, to_port: next.their_port, speed, cost });
             }
-            out.push(ports);
         }
-        Topology { map, links, out, host_names, switch_names }
+        first.push(links.len() as u32);
+        links.shrink_to_fit();
+        let numbers = (0..links.len() as u32).collect();
+        Topology { map, links, numbers, first, levels: None, host_names, switch_names }
+    }
+
+    /// Whether it is a fat tree: the same seen from each leaf.
+    pub fn is_fat_tree(&self) -> bool {
+        self.levels.is_some()
     }
 
     /// Number of the link that leaves `node` by `port`.
     #[inline]
     pub fn link_out(&self, node: NodeId, port: PortId) -> Option<u32> {
-        self.out[node.index()].get(port.index()).copied()
+        self.links_out(node).get(port.index()).copied()
     }
 
     /// Numbers of all links that leave `node`, by port; they follow each other.
     pub fn links_out(&self, node: NodeId) -> &[u32] {
-        &self.out[node.index()]
+        &self.numbers[self.first[node.index()] as usize..self.first[node.index() + 1] as usize]
     }
 
     /// A node's name for people: `host17`, `leaf3`, `spine0`, `switch0`, or what the user calls it.
@@ -131,11 +143,13 @@ impl Topology {
     }
 
     /// What it costs at least to get from each node to `target`; `u32::MAX` where no way leads there. Hosts do not forward.
+    #[cfg(test)]
     pub(crate) fn costs_to(&self, target: NodeId) -> Vec<u32> {
         self.costs_to_by(target, |_| true)
     }
 
-    /// The same by those cables of `target` for which `is_up` says so of the link that leaves it.
+    /// What it costs at least to get from each node to `target`, by those of its cables for which `is_up` says so of the link that leaves it;
+    /// `u32::MAX` where no way leads there.
     pub(crate) fn costs_to_by(&self, target: NodeId, is_up: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut costs = vec![u32::MAX; self.map.nodes() as usize];
         costs[target.index()] = 0;
@@ -147,7 +161,7 @@ impl Topology {
             }
             for next in self.map.neighbours(node) {
                 // Both ways of a cable cost the same.
-                let number = self.out[node.index()][next.port.index()];
+                let number = self.first[node.index()] + u32::from(next.port.0);
                 let cable = &self.links[number as usize];
                 if node == target && !is_up(number) {
                     continue;

@@ -78,11 +78,7 @@ impl<'a> Ways<'a> {
     }
 
     fn out_of_switch(&self, at: u32, to: u32) -> Vec<u32> {
-        match self.routes.ways(at, to) {
-            (_, 0) => Vec::new(),
-            (link, 1) => vec![link],
-            (first, count) => self.routes.links(first, count).to_vec(),
-        }
+        self.routes.candidates(at, to)
     }
 
     /// Which of these links a flow takes at a node, and with which shares.

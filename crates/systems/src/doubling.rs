@@ -1,7 +1,7 @@
 //! Recursive doubling of lists: its parameters, and the nodes of a job, which are workers only.
 
 use fanin_core::payload::Sparsity;
-use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank};
+use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Operator, Pair, Payload, Placed, Rank};
 use fanin_protocols::doubling::{DoublingWorkerConfig, WINDOW_MAX, schedule};
 use fanin_wire::doubling::INDEX_BYTES;
 
@@ -18,6 +18,9 @@ use crate::system::System;
 
 pub(crate) use fanin_protocols::doubling::DoublingWorker;
 pub(crate) use fanin_wire::doubling::{DoublingHeader, LAYOUT};
+
+/// What a pair of a list takes.
+const PAIR_BYTES: f64 = size_of::<Pair>() as f64;
 
 /// The parameters of recursive doubling of lists: sparse allreduce by the hosts alone (flare 7).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -71,6 +74,21 @@ impl Facts for DoublingParameters {
 
     fn switch_slots(&self, _window: u32) -> u64 {
         0
+    }
+
+    // In the last exchange a worker has its sum of one half of the workers, which is what it sends, and what has come of the other half's,
+    // in memory that grew with it; after it the result, and what it sent.
+    fn list_bytes(&self, workers: u64, elements: u64) -> u64 {
+        let sparsity = sparsity(self.density, self.overlap, self.picks);
+        let (shared, own) = (self.density * self.overlap, sparsity.own_density());
+        // Of those at which not all have something, the share at which none of 2^step workers has something.
+        let (mut none, mut before) = (1.0 - own, 1.0);
+        for _ in 0..u64::BITS - workers.saturating_sub(1).leading_zeros() {
+            (none, before) = (none * none, none);
+        }
+        let pairs = |none: f64| elements as f64 * (shared + (1.0 - shared) * (1.0 - none)).clamp(0.0, 1.0);
+        let (last, half) = (pairs(none), pairs(if workers > 1 { before } else { 1.0 }));
+        (workers as f64 * PAIR_BYTES * (2.5 * half).max(half + last)) as u64
     }
 
     // All workers may send their lists over one link, step by step, and a packet takes fewer pairs than elements. Its window is for all that a

@@ -107,6 +107,11 @@ pub trait Facts: Debug {
         Some(1)
     }
 
+    /// About how many bytes of lists all workers of an operation keep at most, beside their windows: for systems whose workers have lists of pairs.
+    fn list_bytes(&self, _workers: u64, _elements: u64) -> u64 {
+        0
+    }
+
     /// Whether a switch knows the ports of a multicast only when packets have come by them, so that it cannot set up the group before (Canary 4.2).
     fn multicasts_by_ports(&self) -> bool {
         false

@@ -1,5 +1,7 @@
 //! Allreduces over machines with several workers each: their parameters, and the nodes of a job. Who hangs on one switch is on one machine.
 
+use std::sync::Arc;
+
 use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Suspect};
 use fanin_protocols::machines::{Algorithm, MachinesWorkerConfig, WORKERS_MAX};
 use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceSwitchConfig, Variants};
@@ -147,12 +149,13 @@ fn nodes<P: Payload + ?Sized>(
     let accelerator = if accelerated { Some(layout::random_roots(map, spec.hosts, 1, spec.seed)?[0]) } else { None };
     let block_elements = spec.payload_bytes / spec.element_bytes;
     let header_elements = MessageShape::header_elements(spec.element_bytes, block_elements).filter(|_| accelerated).unwrap_or(0);
+    let addresses: Arc<[Address]> = spec.hosts.iter().map(|&host| Address::worker(host)).collect();
     let worker = |rank: usize| -> Result<Placed<AnyNode<P>>, BuildError> {
         let config = MachinesWorkerConfig {
             job: spec.id,
             rank: Rank(rank as u32),
-            addresses: spec.hosts.iter().map(|&host| Address::worker(host)).collect(),
-            machines: machines.clone(),
+            addresses: Arc::clone(&addresses),
+            machines: Arc::clone(&machines),
             algorithm,
             accelerator,
             op: spec.op.clone(),
@@ -197,7 +200,7 @@ fn flow<Op>(spec: &JobSpec<'_, Op>) -> FlowLabel {
 }
 
 /// The ranks by machine, in the order of hosts; a flat ring takes all for one.
-fn machines<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, algorithm: Algorithm) -> Result<Box<[Box<[Rank]>]>, BuildError> {
+fn machines<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, algorithm: Algorithm) -> Result<Arc<[Box<[Rank]>]>, BuildError> {
     let mut ranks: Vec<u32> = (0..spec.hosts.len() as u32).collect();
     ranks.sort_unstable_by_key(|&rank| spec.hosts[rank as usize]);
     if algorithm == Algorithm::FlatRing {
@@ -206,7 +209,8 @@ fn machines<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, algorithm: Algorithm) 
     let mut machines: Vec<(NodeId, Vec<Rank>)> = Vec::new();
     for rank in ranks {
         let switch = leaf_of(map, spec.hosts[rank as usize])?.node;
-        match machines.iter_mut().find(|(known, _)| *known == switch) {
+        // Hosts of a machine follow each other in nearly all networks.
+        match machines.iter_mut().rev().find(|(known, _)| *known == switch) {
             Some((_, members)) => members.push(Rank(rank)),
             None => machines.push((switch, vec![Rank(rank)])),
         }

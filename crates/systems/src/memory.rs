@@ -23,6 +23,11 @@ impl<Op> JobSpec<'_, Op> {
         self.system.facts().sum_bytes(&self.without_operator(), map)
     }
 
+    /// About how many bytes of lists all workers of an operation on so many elements keep at most, beside their windows.
+    pub fn list_bytes(&self, elements: u64) -> u64 {
+        self.system.facts().list_bytes(self.hosts.len() as u64, elements)
+    }
+
     /// Whether the memory is one that all jobs of the system share.
     pub fn shares_slots(&self) -> bool {
         self.system.facts().shares_slots()

@@ -116,7 +116,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         }
     }
     Ok(Prepared {
-        topology,
+        topology: topology.into(),
         scenario,
         jobs: placed,
         programs,

@@ -1,5 +1,7 @@
 //! What one run needs, and the nodes of its jobs.
 
+use std::sync::Arc;
+
 use fanin_core::{Address, Duration, JobId, JobNodes, NodeId, Payload, SharedNode};
 use fanin_sim::engine::{Pipeline, Processing};
 use fanin_sim::random::{Purpose, Random};
@@ -19,7 +21,7 @@ use crate::reading::units::bytes_about;
 #[derive(Clone, Debug)]
 pub struct Prepared {
     /// Hosts, switches, links.
-    pub topology: Topology,
+    pub topology: Arc<Topology>,
     /// Everything else.
     pub scenario: Scenario,
     /// By number of the network's jobs: copies are jobs of their own. Behind those that are jobs of the plan come those that do lanes of

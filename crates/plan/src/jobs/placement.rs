@@ -1,5 +1,8 @@
 //! Which hosts carry which workers.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use fanin_core::{ElementOp, NodeId, Operator};
 use fanin_operator::Faults;
 use fanin_sim::random::{Purpose, Random};
@@ -124,8 +127,9 @@ impl Free {
 
     /// All hosts, first those next to the switches with most of these hosts.
     fn near(&self, hosts: &[NodeId]) -> Vec<u32> {
-        let leaf = |host: u32| self.leaves[host as usize];
-        let neighbours = |host: &u32| std::cmp::Reverse(hosts.iter().filter(|other| leaf(other.0) == leaf(*host)).count());
+        let mut below: BTreeMap<u32, usize> = BTreeMap::new();
+        hosts.iter().for_each(|host| *below.entry(self.leaves[host.index()]).or_default() += 1);
+        let neighbours = |host: &u32| Reverse(below.get(&self.leaves[*host as usize]).copied().unwrap_or(0));
         let mut order: Vec<u32> = (0..self.count()).collect();
         order.sort_by_cached_key(neighbours);
         order

@@ -106,6 +106,11 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
             ..part(spec.slots_key(), of_slots, format!("{slots} slots at {passed} switches"))
         },
     ];
+    let lists = spec.list_bytes(message / element_bytes.max(1));
+    if lists > 0 {
+        let key = if common.message.is_some() { "message" } else { "model" };
+        parts.push(part(key, lists, format!("lists of {workers} workers, of vectors of {},", bytes_about(message))));
+    }
     if has_elements {
         // Of sparse vectors only the sum is kept.
         let (bytes, what) = match job.system.density() {

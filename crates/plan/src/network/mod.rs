@@ -36,17 +36,33 @@ use file::{Capability, LinkDefaults, NetworkFile};
 use rails::Rails;
 
 /// What a network has at most.
-const HOSTS_MAX: u64 = 1 << 17;
+const HOSTS_MAX: u64 = 1 << 19;
 const CABLES_MAX: u64 = 1 << 22;
+/// Where ways are listed, which takes the square of it; and where they are computed.
 const SWITCHES_MAX: u64 = 1 << 13;
+const COMPUTED_SWITCHES_MAX: u64 = 1 << 14;
 
-/// About what an entry of a table of ways and a cable take.
+/// About what an entry of a table of ways takes, a link in a list of several, and a cable.
 const WAY_BYTES: u64 = 8;
+const LISTED_BYTES: u64 = 4;
 const CABLE_BYTES: u64 = 600;
 
-/// What tables of ways and cables take.
-fn network_bytes(hosts: u64, switches: u64, cables: u64) -> u64 {
-    hosts.saturating_mul(switches).saturating_mul(WAY_BYTES).saturating_add(cables.saturating_mul(CABLE_BYTES))
+/// What ways take: nothing in fat trees, where they are computed, unless a load balancer remembers something of each list of them.
+fn way_bytes(shape: &Shape, remembers: bool) -> u64 {
+    let Size { hosts, switches, .. } = shape.size();
+    let table = switches.saturating_mul(switches).saturating_mul(WAY_BYTES);
+    let lists = match shape {
+        Shape::FatTree2 { .. } | Shape::FatTree3 { .. } if !remembers => return 0,
+        Shape::FatTree2 { leaves, spines, parallel_links, .. } => {
+            let (leaves, spines) = (u64::from(*leaves), u64::from(*spines));
+            (leaves + spines).saturating_mul(leaves.saturating_mul(spines)).saturating_mul((*parallel_links).into())
+        }
+        Shape::FatTree3 { ports, .. } => switches.saturating_mul(switches).saturating_mul(u64::from(*ports) / 2),
+        // A host with several cables is reached by ways of its own.
+        Shape::Wired(_) => return hosts.saturating_mul(switches).saturating_mul(WAY_BYTES),
+        Shape::Star { .. } | Shape::Dragonfly { .. } => 0,
+    };
+    table.saturating_add(lists.saturating_mul(LISTED_BYTES))
 }
 
 /// Reads what the simulator needs to know of a network.
@@ -255,7 +271,13 @@ impl Reader<'_> {
         let hosts = u64::from(leaves.0) * u64::from(leaves.1);
         let cables = (u64::from(leaves.0) * u64::from(spines.0)).saturating_mul(u64::from(spines.1)).saturating_add(hosts);
         let switches = (u64::from(leaves.0) + u64::from(spines.0)) * u64::from(planes);
-        self.check_numbers((hosts, switches, cables.saturating_mul(planes.into())), ("hosts_per_leaf", "leaves", "leaves"))?;
+        let of = (hosts, switches, cables.saturating_mul(planes.into()));
+        self.check_numbers(
+            of,
+            SWITCHES_MAX,
+            hosts.saturating_mul(switches).saturating_mul(WAY_BYTES),
+            ("hosts_per_leaf", "leaves", "leaves"),
+        )?;
         Ok(rails::planes(leaves, spines, planes, card, fabric))
     }
 
@@ -276,7 +298,9 @@ impl Reader<'_> {
             fabric,
         };
         let Rails { per_machine, machines_per_leaf, .. } = rails;
-        self.check_numbers(rails.size(), ("per_machine", "machines", "machines"))?;
+        let (hosts, switches, _) = rails.size();
+        let way_bytes = hosts.saturating_mul(switches).saturating_mul(WAY_BYTES);
+        self.check_numbers(rails.size(), SWITCHES_MAX, way_bytes, ("per_machine", "machines", "machines"))?;
         let joined = machines <= machines_per_leaf && (rails.by_machine || per_machine == 1);
         if rails.spines == 0 && !joined {
             return Err(self.refuse.at("network.spines", "1 or more: hosts of different leaves have no other way to each other"));
@@ -326,21 +350,31 @@ impl Reader<'_> {
             Shape::Dragonfly { .. } => ("hosts_per_router", "groups", "routers"),
             Shape::Wired(_) => ("file", "file", "file"),
         };
-        self.check_numbers((size.hosts, size.switches, size.cables), keys)
+        let remembers = |routing: Routing| matches!(routing, Routing::Drill | Routing::Conga | Routing::Own(_));
+        let remembers = remembers(self.config.routing) || self.config.background_routing.is_some_and(remembers);
+        let computes = matches!(shape, Shape::FatTree2 { .. } | Shape::FatTree3 { .. }) && !remembers;
+        let most = if computes { COMPUTED_SWITCHES_MAX } else { SWITCHES_MAX };
+        self.check_numbers((size.hosts, size.switches, size.cables), most, way_bytes(shape, remembers), keys)
     }
 
-    /// The same for so many hosts, switches and cables, by the keys that they follow from.
-    fn check_numbers(&self, of: (u64, u64, u64), (hosts, switches, cables): (&str, &str, &str)) -> Result<(), PlanError> {
+    /// The same for so many hosts, switches and cables, by the keys that they follow from; `way_bytes` is what ways take.
+    fn check_numbers(
+        &self,
+        of: (u64, u64, u64),
+        switches_max: u64,
+        way_bytes: u64,
+        (hosts, switches, cables): (&str, &str, &str),
+    ) -> Result<(), PlanError> {
         let size = Size { hosts: of.0, switches: of.1, cables: of.2 };
         let limits = [
             (hosts, size.hosts, HOSTS_MAX, "hosts"),
             (cables, size.cables, CABLES_MAX, "cables"),
-            (switches, size.switches, SWITCHES_MAX, "switches"),
+            (switches, size.switches, switches_max, "switches"),
         ];
         if let Some((key, count, most, what)) = limits.into_iter().find(|(_, count, most, _)| count > most) {
             return Err(self.refuse.at(&format!("network.{key}"), format!("at most {most} {what} in all, not {count}")));
         }
-        let bytes = network_bytes(size.hosts, size.switches, size.cables);
+        let bytes = way_bytes.saturating_add(size.cables.saturating_mul(CABLE_BYTES));
         if bytes > RUN_BYTES_MAX {
             let (about, most) = (bytes_about(bytes), bytes_about(RUN_BYTES_MAX));
             let expected =

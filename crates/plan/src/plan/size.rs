@@ -17,7 +17,7 @@ const VALUE_BYTES: u64 = 160;
 const RECORD_BYTES: u64 = 2_048;
 const JOB_RECORD_BYTES: u64 = 640;
 const WORKER_RECORD_BYTES: u64 = 16;
-const LINK_RECORD_BYTES: u64 = 160;
+const LINK_RECORD_BYTES: u64 = 80;
 
 /// Values in a tree.
 fn values(tree: &Tree) -> u64 {

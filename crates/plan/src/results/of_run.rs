@@ -1,6 +1,7 @@
 //! From what a run has given to its record.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fanin_core::{CollectiveKind, Duration, Failure, Instant, Suspect, Tally};
 use fanin_sim::faults::TimedFault;
@@ -451,7 +452,8 @@ fn job_failure(number: usize, job: &PreparedJob, ran: &JobResult, prepared: &Pre
 
 /// The links of a run.
 pub fn link_records(topology: &Topology, result: &RunResult) -> Vec<LinkRecord> {
-    let name = |node: u32| topology.name(fanin_core::NodeId(node));
+    let names: Vec<Arc<str>> = (0..topology.map.nodes()).map(|node| topology.name(fanin_core::NodeId(node)).into()).collect();
+    let name = |node: u32| Arc::clone(&names[node as usize]);
     let of_link = |link: &fanin_sim::metrics::LinkResult| LinkRecord {
         from: name(link.from),
         to: name(link.to),

@@ -1,6 +1,7 @@
 //! Records of a run: its own, and those of its jobs and links. Every field but `wall_s` depends on plan and seed only.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -304,10 +305,10 @@ pub struct JobRecord {
 /// One link of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkRecord {
-    /// The sending node.
-    pub from: String,
+    /// The sending node. All links of a node share its name: large networks have millions of them.
+    pub from: Arc<str>,
     /// The receiving node.
-    pub to: String,
+    pub to: Arc<str>,
     /// Bytes sent, frame overhead included.
     pub bytes: u64,
     /// Packets sent.

@@ -292,8 +292,8 @@ pub fn workers(records: &[&RunRecord]) -> Frame {
 pub fn links(plan: &Plan, finished: &[Finished]) -> Frame {
     let all: Vec<_> = finished.iter().flat_map(|run| run.links.iter().map(move |link| (run, link))).collect();
     let mut frame = labels(plan, all.iter().map(|(run, _)| *run));
-    frame.push("from", Column::Text(all.iter().map(|(_, link)| Some(link.from.clone())).collect()));
-    frame.push("to", Column::Text(all.iter().map(|(_, link)| Some(link.to.clone())).collect()));
+    frame.push("from", Column::Text(all.iter().map(|(_, link)| Some(link.from.to_string())).collect()));
+    frame.push("to", Column::Text(all.iter().map(|(_, link)| Some(link.to.to_string())).collect()));
     frame.push("bytes", Column::Count(all.iter().map(|(_, link)| Some(link.bytes)).collect()));
     frame.push("packets", Column::Count(all.iter().map(|(_, link)| Some(link.packets)).collect()));
     frame.push("utilization", Column::Number(all.iter().map(|(_, link)| Some(link.utilization)).collect()));

@@ -5,6 +5,7 @@ pub mod elsewhere;
 pub mod frames;
 pub mod view;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use fanin_core::{Census, Length, NodeId, Rank};
@@ -281,8 +282,9 @@ pub(crate) fn simulation<P: Simulated + ?Sized>(
     let operators: Vec<P::Op> = prepared.jobs.iter().map(&op).collect();
     let (nodes, shared) = (prepared.nodes::<P>(&op)?, prepared.shared::<P>(&op)?);
     prepared.check_memory(&nodes, &shared)?;
-    let mut simulation = AnySimulation::<P>::with_shared(prepared.topology.clone(), prepared.scenario.clone(), nodes, shared, &operators)
-        .map_err(|error| prepared.refuse(&error))?;
+    let mut simulation =
+        AnySimulation::<P>::with_shared(Arc::clone(&prepared.topology), prepared.scenario.clone(), nodes, shared, &operators)
+            .map_err(|error| prepared.refuse(&error))?;
     simulation.limit_adding(&prepared.adding()).map_err(|error| prepared.refuse(&error))?;
     let programs = prepared.programs.iter().map(|program| program.job.clone()).collect();
     simulation.run_programs(programs).map_err(|error| prepared.refuse(&error))?;

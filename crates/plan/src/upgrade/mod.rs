@@ -14,6 +14,7 @@ mod prediction;
 mod trees;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fanin_core::{Census, NodeId};
 use fanin_models::upgrade::{self, Best};
@@ -100,7 +101,7 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub struct Upgrade {
     plan: Plan,
-    topology: Topology,
+    topology: Arc<Topology>,
     capabilities: Vec<Capability>,
     jobs: Vec<PlannedJob>,
     assumptions: Assumptions,
@@ -141,7 +142,7 @@ impl Upgrade {
                 .map_err(|error| PlanError::new(&name, format!("jobs[{}]: {error}", job.entry)))
         };
         let jobs = prepared.jobs.iter().enumerate().map(one).collect::<Result<_, _>>()?;
-        Ok(Upgrade { topology: prepared.topology.clone(), plan, capabilities: file.switches, jobs, assumptions })
+        Ok(Upgrade { topology: Arc::clone(&prepared.topology), plan, capabilities: file.switches, jobs, assumptions })
     }
 
     /// The order in which up to `budget` switches are replaced, and what each step gives. The first step is the network as it is.
@@ -189,7 +190,7 @@ impl Upgrade {
         let mut prepared = self.plan.prepare(&self.plan.points[0], 0)?;
         let hosts = prepared.topology.map.hosts();
         for (switch, _) in (0..).zip(replaced).filter(|(_, replaced)| !**replaced) {
-            prepared.topology.map.forward_only(NodeId(hosts + switch));
+            Arc::make_mut(&mut prepared.topology).map.forward_only(NodeId(hosts + switch));
         }
         let Assumptions { overhead_us, sigma_us, new_bits_per_second } = self.assumptions;
         let ps = |us: f64| (us * 1e6) as u64;

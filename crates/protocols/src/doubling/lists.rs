@@ -1,25 +1,32 @@
 //! The lists of a step: the one that is sent, and those that come.
 
+use std::sync::Arc;
+
 use fanin_core::{DropReason, ElementOp, OpError, Pair};
 
 use crate::shared::arrivals::Arrivals;
 
-/// A list that is sent: kept until the operation is over, as its packets may have to be sent again.
+/// A list that is sent: kept until all of its packets have come at the other end, as they may have to be sent again. It is the worker's sum as it
+/// was when the step began, and shared with it: a list of its own would be as large again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Outgoing {
     /// Number of its first packet among all that this worker has sent.
     pub base: u32,
     pub packets: u32,
-    pub pairs: Vec<Pair>,
+    pub pairs: Arc<Vec<Pair>>,
 }
 
 impl Outgoing {
     /// A list whose first packet is number `base` of all; an empty one takes a packet, too.
-    pub fn begin(&mut self, base: u32, capacity: u32, pairs: &[Pair]) {
-        self.pairs.clear();
-        self.pairs.extend_from_slice(pairs);
+    pub fn begin(&mut self, base: u32, capacity: u32, pairs: &Arc<Vec<Pair>>) {
+        self.pairs = Arc::clone(pairs);
         self.base = base;
         self.packets = pairs.len().div_ceil(capacity as usize).max(1) as u32;
+    }
+
+    /// Nobody will ask for it again.
+    pub fn forget(&mut self) {
+        self.pairs = Arc::default();
     }
 
     /// The pairs of a packet.
@@ -100,13 +107,24 @@ impl Incoming {
     }
 }
 
-/// `list := list + other`, with the one of the lower rank on the left, so that all workers get the same bits.
-pub(super) fn merge(op: ElementOp, list: &mut Vec<Pair>, other: &mut Vec<Pair>, other_is_lower: bool) -> Result<(), OpError> {
-    if other_is_lower {
-        std::mem::swap(list, other);
+/// `list := list + other`, with the one of the lower rank on the left, so that all workers get the same bits. Nothing is left of the other one.
+pub(super) fn merge(op: ElementOp, list: &mut Arc<Vec<Pair>>, other: &mut Vec<Pair>, other_is_lower: bool) -> Result<(), OpError> {
+    let other = std::mem::take(other);
+    if list.is_empty() || other.is_empty() {
+        if list.is_empty() {
+            *list = Arc::new(other);
+        }
+        return op.merge(Arc::make_mut(list));
     }
-    list.append(other);
-    op.merge(list)
+    let mut sum = Vec::with_capacity(list.len() + other.len());
+    let (left, right) = if other_is_lower { (&other[..], &list[..]) } else { (&list[..], &other[..]) };
+    sum.extend_from_slice(left);
+    sum.extend_from_slice(right);
+    drop(other);
+    let merged = op.merge(&mut sum);
+    sum.shrink_to_fit();
+    *list = Arc::new(sum);
+    merged
 }
 
 #[cfg(test)]
@@ -120,12 +138,14 @@ mod tests {
     #[test]
     fn an_empty_list_is_one_packet() {
         let mut list = Outgoing::default();
-        list.begin(7, 4, &[]);
+        list.begin(7, 4, &Arc::default());
         assert_eq!((list.packets, list.packet(0, 4), list.is_last(0)), (1, &[][..], true));
         let pairs: Vec<Pair> = (0..9).map(|index| pair(index, 1)).collect();
-        list.begin(8, 4, &pairs);
+        list.begin(8, 4, &Arc::new(pairs.clone()));
         assert_eq!((list.packets, list.packet(1, 4), list.packet(2, 4)), (3, &pairs[4..8], &pairs[8..]));
         assert!(list.is_last(2) && !list.is_last(1));
+        list.forget();
+        assert!(list.pairs.is_empty());
     }
 
     #[test]
@@ -148,10 +168,10 @@ mod tests {
     #[test]
     fn both_sides_of_an_exchange_get_the_same() {
         let (low, high) = ([pair(1, 4), pair(5, -3)], [pair(0, 7), pair(5, 3)]);
-        let (mut left, mut right) = (low.to_vec(), high.to_vec());
+        let (mut left, mut right) = (Arc::new(low.to_vec()), Arc::new(high.to_vec()));
         merge(ElementOp::I32_SUM, &mut left, &mut high.to_vec(), false).unwrap();
         merge(ElementOp::I32_SUM, &mut right, &mut low.to_vec(), true).unwrap();
-        assert_eq!(left, [pair(0, 7), pair(1, 4), pair(5, 0)], "a sum that cancels out is there");
+        assert_eq!(left[..], [pair(0, 7), pair(1, 4), pair(5, 0)], "a sum that cancels out is there");
         assert_eq!(left, right);
     }
 }

@@ -3,6 +3,7 @@
 mod recovery;
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use fanin_core::hash::mix;
 use fanin_core::{
@@ -42,7 +43,7 @@ pub struct DoublingWorker<P: Payload + ?Sized> {
     pub(super) ledger: Ledger,
     pub(super) progress: Progress,
     /// Sum of this worker's list and of those that it has taken.
-    list: Vec<Pair>,
+    list: Arc<Vec<Pair>>,
     /// By step.
     outgoing: Vec<Outgoing>,
     /// By step, of operations with even and with odd numbers: others may be one operation ahead.
@@ -84,7 +85,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
             op: P::element_op(&config.op),
             ledger: Ledger::new(config.job),
             progress: Progress::default(),
-            list: Vec::new(),
+            list: Arc::default(),
             outgoing: vec![Outgoing::default(); config.turns.len()],
             incoming: vec![<[Incoming; 2]>::default(); config.turns.len()],
             next_base: 0,
@@ -327,7 +328,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
         let fits = incoming.name == Some((collective.operation.0, self.progress.digest)) && incoming.fits(collective.elements);
         let op = self.op.filter(|_| fits).ok_or(DropReason::Mismatch)?;
         if self.progress.step + 1 == self.config.turns.len() {
-            self.list.clear();
+            self.list = Arc::default();
         }
         merge(op, &mut self.list, &mut incoming.pairs, turn.rank < self.config.rank).map_err(|_| DropReason::Mismatch)
     }
@@ -335,11 +336,18 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     /// A step begins: its list is the sum so far.
     fn begin_step(&mut self, now: Instant) {
         self.recovery.on_step(now);
+        self.forget_what_has_come();
         let step = self.progress.step;
         if self.turn(step).is_some_and(|turn| turn.sends) {
             self.outgoing[step].begin(self.next_base, self.config.capacity, &self.list);
             self.next_base = self.next_base.wrapping_add(self.outgoing[step].packets);
         }
+    }
+
+    /// Lists that have come at the other end as a whole are not kept: those of all steps together would be several times the result.
+    fn forget_what_has_come(&mut self) {
+        let needed = self.progress.sending.0.min(self.recovery.first_step_under_way().map_or(usize::MAX, usize::from));
+        self.outgoing.iter_mut().take(needed).for_each(Outgoing::forget);
     }
 
     /// What came from another worker does not fit the operation.
@@ -354,6 +362,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
         let all_sent = self.next_packet().is_none();
         if self.progress.delivered && all_sent && (self.recovery.under_way() == 0 || self.planted.ends_unacknowledged()) {
             self.recovery.clear();
+            self.outgoing.iter_mut().for_each(Outgoing::forget);
             self.ledger.complete();
         }
     }
@@ -431,8 +440,9 @@ impl<P: Payload + ?Sized> Worker<P> for DoublingWorker<P> {
         let digest = mix(u64::from(operation.0) << 32 | u64::from(collective.fingerprint), collective.elements) as u32;
         self.progress = Progress { digest, ..Progress::default() };
         self.recovery.begin(now);
-        self.list.clear();
-        let read = if collective.elements > 0 { tx.read_pairs(Self::piece(&collective), &mut self.list) } else { Ok(()) };
+        let mut list = Vec::new();
+        let read = if collective.elements > 0 { tx.read_pairs(Self::piece(&collective), &mut list) } else { Ok(()) };
+        self.list = Arc::new(list);
         if read.is_err() || !self.list.iter().all(|pair| u64::from(pair.index) < collective.elements) {
             return self.fail(Suspect::Rank(self.config.rank), FailureReason::Mismatch, tx);
         }

@@ -1,5 +1,7 @@
 //! What a worker is told when it is made.
 
+use std::sync::Arc;
+
 use fanin_core::{Address, FlowLabel, JobId, NodeId, Rank};
 
 use super::schedule::Algorithm;
@@ -16,10 +18,10 @@ pub struct MachinesWorkerConfig<O> {
     pub job: JobId,
     /// This worker.
     pub rank: Rank,
-    /// Where all workers live, by rank; at most [`WORKERS_MAX`].
-    pub addresses: Box<[Address]>,
-    /// All workers by machine, of which each has as many.
-    pub machines: Box<[Box<[Rank]>]>,
+    /// Where all workers live, by rank; at most [`WORKERS_MAX`]. Workers of one process share it.
+    pub addresses: Arc<[Address]>,
+    /// All workers by machine, of which each has as many. Shared as well.
+    pub machines: Arc<[Box<[Rank]>]>,
     /// How the vectors are summed.
     pub algorithm: Algorithm,
     /// For [`Algorithm::ParallelNetReduce`] on several machines: the switch with the accelerators.

@@ -151,7 +151,7 @@ where
             if self.slots[number].post.at == switch.0
                 && let Some(fresh) = &self.fresh[number]
             {
-                self.slots[number].node = fresh.clone();
+                self.slots[number].node = (**fresh).clone();
             }
         }
         self.net.lose_slots(switch.0);

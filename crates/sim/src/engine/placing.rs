@@ -58,7 +58,7 @@ where
             self.lookup[(node_id.index() * count + job.index()) * ROLES + placed.at.role as usize] = number;
         }
         let keeps_copy = !is_host && !self.scenario.faults.timed.is_empty();
-        self.fresh.push(keeps_copy.then(|| placed.node.clone()));
+        self.fresh.push(keeps_copy.then(|| Box::new(placed.node.clone())));
         let links = self.net.topology.links_out(node_id);
         let (first_link, ports) = (links.first().copied().unwrap_or(0), links.len() as u16);
         let job = jobs.first().map_or(0, |job| job.0);

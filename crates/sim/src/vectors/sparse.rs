@@ -163,6 +163,9 @@ fn even(bits: u64) -> f64 {
     ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64
 }
 
+/// So many pairs of a piece are kept before those of the same index are reduced.
+const REDUCED_FROM: usize = 1 << 16;
+
 /// The sums of an operation by piece, computed when the first worker asks for them.
 #[derive(Clone, Debug)]
 struct Expected {
@@ -232,14 +235,21 @@ impl SparseVectors {
         let known = &mut known.pieces[piece.index as usize];
         if known.is_none() {
             let (mut all, mut one) = (Vec::new(), std::mem::take(&mut self.one));
+            // Reduced now and then, so that it does not grow with the number of ranks: the order of the reduction is the same.
+            let (mut most, mut fails) = (REDUCED_FROM, false);
             for rank in (0..progress.workers).map(Rank).filter(|rank| !progress.excluded.contains(rank)) {
                 self.pairs_of(progress.job, rank, piece, &mut one);
                 all.extend_from_slice(&one);
+                if all.len() > most {
+                    fails |= <[u8]>::merge_pairs(&mut self.op, &mut all).is_err();
+                    most = REDUCED_FROM.max(2 * all.len());
+                }
             }
-            if <[u8]>::merge_pairs(&mut self.op, &mut all).is_err() {
+            if fails || <[u8]>::merge_pairs(&mut self.op, &mut all).is_err() {
                 // Only an operator that the job brings along can fail: on what switches have got, too, so nothing is taken for right.
                 all.clear();
             }
+            all.shrink_to_fit();
             self.one = one;
             self.expected[piece.operation.index() % 2].as_mut().expect("it is there").pieces[piece.index as usize] = Some(all);
         }

@@ -91,6 +91,11 @@ impl Recovery {
         self.under_way
     }
 
+    /// The first step of which a packet is not acknowledged.
+    pub fn first_step_under_way(&self) -> Option<u8> {
+        self.flights.iter().filter(|flight| flight.under_way).map(|flight| flight.step).min()
+    }
+
     pub fn round_trip_us(&self) -> Option<f64> {
         self.repetition.round_trip_us()
     }
