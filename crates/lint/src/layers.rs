@@ -38,6 +38,7 @@ const LAYERS: &[Layer] = &[
         internal_dev: &[],
         external: Some(&["chrono", "pasetors", "ring", "serde", "serde_json", "thiserror", "toml"]),
     },
+    Layer { name: "fanin-channel", internal: &[], internal_dev: &[], external: Some(&["chrono", "rcgen", "ring", "rustls", "x509-parser"]) },
     Layer {
         name: "fanin-runtime",
         internal: &["fanin-core", "fanin-wire", "fanin-net", "fanin-trust"],
@@ -84,6 +85,7 @@ const LAYERS: &[Layer] = &[
             "fanin-plan",
             "fanin-fabric",
             "fanin-trust",
+            "fanin-channel",
         ],
         internal_dev: &[],
         external: None,
@@ -91,6 +93,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "fanin-comm",
         internal: &[
+            "fanin-channel",
             "fanin-trust",
             "fanin-core",
             "fanin-systems",
