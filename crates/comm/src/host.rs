@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fanin_channel::ServerTls;
 use fanin_daemon::DaemonHandle;
 use fanin_net::FaultPlan;
 
+use crate::config::Config;
 use crate::error::CommError;
 use crate::meeting;
+use crate::reach;
 
 /// How often it is looked whether ranks have left.
 const LOOK: Duration = Duration::from_millis(1);
@@ -37,7 +40,24 @@ impl Host {
     /// # Errors
     /// [`CommError::System`], where nobody can listen there.
     pub fn start(listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
-        let daemon = meeting::embedded_switch(listen, linger, FaultPlan::default())?;
+        Host::start_with(listen, linger, None)
+    }
+
+    /// As [`Host::start`], for ranks that are configured as this one: where [`Config::tls`](crate::Config::tls) says so, they go to it by TLS, and
+    /// it is known by this rank's identity.
+    ///
+    /// # Errors
+    /// As [`Host::start`]; there is no identity, or it cannot be read.
+    pub fn start_as(config: &Config, listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
+        let tls = reach::server_of(config);
+        if config.tls.is_some() && tls.is_none() {
+            return Err(Config::no_identity().into());
+        }
+        Host::start_with(listen, linger, tls)
+    }
+
+    fn start_with(listen: SocketAddr, linger: Duration, tls: Option<ServerTls>) -> Result<Self, CommError> {
+        let daemon = meeting::embedded_switch(listen, linger, (FaultPlan::default(), tls))?;
         Ok(Host { address: daemon.control_address(), daemon: Some(daemon), linger })
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fanin_channel::ServerTls;
 use fanin_control::{FABRIC_BYTES_MAX, FabricFile, JobsConfig, PATIENCE_MS_MAX};
 use fanin_fabric::Fabric;
 use fanin_net::FaultPlan;
@@ -37,6 +38,8 @@ pub struct DaemonConfig {
     pub faults: FaultPlan,
     /// The file of the keys whose tokens admit ranks; without one everybody may join.
     pub keys: Option<PathBuf>,
+    /// The certificate by which control connections are TLS; without one they are as they are, and everybody on the way can read them.
+    pub tls: Option<ServerTls>,
     /// What is done for packets of jobs that this switch sums for. Their keys are of one life of the switch.
     pub packets: Protection,
     /// The fabric whose switches sum, where this is its manager: it sums nothing by itself, and opens no sockets for vectors.
@@ -59,6 +62,7 @@ impl DaemonConfig {
             jobs,
             faults: FaultPlan::default(),
             keys: None,
+            tls: None,
             packets: Protection::None,
             fabric: None,
             nearby: false,
