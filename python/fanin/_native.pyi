@@ -56,6 +56,10 @@ class Communicator:
         reproducible: bool | str | None = ...,
         sparse: str | None = ...,
         token: str | None = ...,
+        tls: str | None = ...,
+        tls_name: str | None = ...,
+        tls_cert: str | None = ...,
+        tls_key: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:
@@ -84,6 +88,10 @@ class Communicator:
         reproducible: bool | str | None = ...,
         sparse: str | None = ...,
         token: str | None = ...,
+        tls: str | None = ...,
+        tls_name: str | None = ...,
+        tls_cert: str | None = ...,
+        tls_key: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustls::ClientConnection;
 
 use crate::client::{Patience, words};
+use crate::show::{self, Shown};
 
 /// How much is read from the socket at once: a record of TLS and its head (RFC 8446, section 5.2).
 const READ_BYTES: usize = (16 << 10) + 256 + 5;
@@ -71,6 +72,12 @@ impl Stream {
     /// Whether nobody between the two ends can read or change what is said.
     pub fn is_sealed(&self) -> bool {
         self.0.tls.is_some()
+    }
+
+    /// The certificate that the other end is known by, where it has one.
+    pub fn peer_certificate(&self) -> Option<Shown> {
+        let session = locked(&self.0.tls.as_ref()?.session);
+        show::certificate(session.peer_certificates()?.first()?).ok()
     }
 
     /// The address of this end.

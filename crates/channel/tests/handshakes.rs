@@ -119,6 +119,7 @@ fn a_switch_is_known_by_its_ca_and_name_or_by_its_fingerprint() {
         let (address, thread) = echo(open(&switch));
         let mut stream = go(&client, address, host).unwrap();
         assert!(stream.is_sealed());
+        assert_eq!(stream.peer_certificate().unwrap(), fanin_channel::show::file(&switch.certificate).unwrap()[0]);
         let mut back = [0; 5];
         stream.write_all(b"hello").unwrap();
         stream.read_exact(&mut back).unwrap();

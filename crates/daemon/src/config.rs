@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fanin_channel::ServerTls;
+use fanin_channel::{ClientTls, ServerTls};
 use fanin_control::{FABRIC_BYTES_MAX, FabricFile, JobsConfig, PATIENCE_MS_MAX};
 use fanin_fabric::Fabric;
 use fanin_net::FaultPlan;
@@ -44,6 +44,8 @@ pub struct DaemonConfig {
     pub packets: Protection,
     /// The fabric whose switches sum, where this is its manager: it sums nothing by itself, and opens no sockets for vectors.
     pub fabric: Option<Managed>,
+    /// By what the manager of a fabric knows its switches, where it talks to them by TLS.
+    pub to_switches: Option<ClientTls>,
     /// A rank of this process whose socket says the same ([`fanin_net::SocketConfig::nearby`]) is reached through memory.
     pub nearby: bool,
     /// Devices at whose entrance a program in the kernel sums for jobs that it can take; none without. Packets are no longer than such a
@@ -65,6 +67,7 @@ impl DaemonConfig {
             tls: None,
             packets: Protection::None,
             fabric: None,
+            to_switches: None,
             nearby: false,
             xdp: Vec::new(),
         }

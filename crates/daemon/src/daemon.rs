@@ -71,6 +71,9 @@ impl Daemon {
     pub fn start_at(control: TcpListener, mut config: DaemonConfig) -> Result<DaemonHandle, StartError> {
         let gate = config.keys.as_deref().map(Gate::open).transpose().map_err(StartError::Keys)?;
         let door = config.tls.take().map(Door::open).transpose().map_err(StartError::Tls)?;
+        if let Some(tls) = &config.to_switches {
+            tls.config().map_err(StartError::Tls)?;
+        }
         config.jobs.wants_pass = gate.is_some();
         if !config.packets.is_none() {
             let protection = config.packets;

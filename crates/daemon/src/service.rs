@@ -128,7 +128,7 @@ impl Service {
             shares: Shares::default(),
             compiler: Compiler::default(),
             workers: JobWorkers::new(),
-            switches: config.fabric.map(|managed| Switches::new(managed.0, &observer)).transpose()?,
+            switches: config.fabric.map(|managed| Switches::new(managed.0, config.to_switches.as_ref(), &observer)).transpose()?,
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
             awaited: BTreeMap::new(),

@@ -71,6 +71,11 @@ fn switch(place: &Meeting, answer: &Answer) -> Finding {
         AnswerKind::Unreachable(error) => {
             Finding::problem(SWITCH, format!("{text} cannot be reached: {error}"), format!("ip route get {host}   (there is no way there)"))
         }
+        AnswerKind::Untrusted(error) => Finding::problem(
+            SWITCH,
+            format!("{whom} at {text} and this end do not trust each other: {error}"),
+            "export FANIN_TLS=ca.pem   (of the switch's CA, or sha256:FINGERPRINT of its certificate: on its host, fanin tls show FILE)",
+        ),
         AnswerKind::Stranger(error) => Finding::problem(
             SWITCH,
             format!("{text}: {error}"),

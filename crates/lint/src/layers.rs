@@ -144,6 +144,7 @@ const LAYERS: &[Layer] = &[
             "fanin-simulate",
             "fanin-terminal",
             "fanin-trust",
+            "fanin-channel",
         ],
         internal_dev: &[],
         external: None,
@@ -189,7 +190,7 @@ const LAYERS: &[Layer] = &[
         internal_dev: &[],
         external: None,
     },
-    Layer { name: "fanin-doctor", internal: &["fanin-net", "fanin-control", "fanin-comm"], internal_dev: &[], external: None },
+    Layer { name: "fanin-doctor", internal: &["fanin-net", "fanin-channel", "fanin-control", "fanin-comm"], internal_dev: &[], external: None },
     // What the program says, and the part of it that simulates, which is built before the rest of a fresh clone.
     Layer { name: "fanin-terminal", internal: &[], internal_dev: &[], external: Some(&["tracing", "tracing-subscriber"]) },
     Layer {
