@@ -4,6 +4,7 @@ use chrono::{DateTime, Datelike, Utc};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustls::pki_types::ServerName;
 
 /// The longest that a certificate may be good for, in days: ten years.
 pub const DAYS_MAX: u32 = 3_660;
@@ -50,6 +51,9 @@ pub fn certificate(ca: &Issued, names: &[String], purpose: Purpose, now: DateTim
     if names.len() > NAMES_MAX {
         return Err(format!("{} names: expected at most {NAMES_MAX}", names.len()));
     }
+    if let Some(wrong) = names.iter().find(|name| !is_host(name)) {
+        return Err(format!("name {wrong:?}: expected a host name, also with `*.` before it, or an IP address"));
+    }
     let ca_key = KeyPair::from_pem(&ca.key).map_err(|_| "the CA's key: expected a private key as PEM".to_owned())?;
     let issuer = Issuer::from_ca_cert_pem(&ca.certificate, ca_key).map_err(|error| format!("the CA's certificate: {error}"))?;
     let key = KeyPair::generate().map_err(|error| error.to_string())?;
@@ -63,6 +67,11 @@ pub fn certificate(ca: &Issued, names: &[String], purpose: Purpose, now: DateTim
     params.use_authority_key_identifier_extension = true;
     let certificate = params.signed_by(&key, &issuer).map_err(|error| error.to_string())?;
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+/// Whether somebody can go to a host of this name.
+fn is_host(name: &str) -> bool {
+    ServerName::try_from(name.strip_prefix("*.").unwrap_or(name)).is_ok()
 }
 
 fn params(subject: &str, names: Vec<String>, now: DateTime<Utc>, days: u32) -> Result<CertificateParams, String> {

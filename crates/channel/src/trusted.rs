@@ -274,7 +274,7 @@ mod tests {
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(fingerprint.to_string(), text);
         assert_eq!(text.parse(), Ok(fingerprint));
-        let colons: Vec<&str> = text[7..].as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap()).collect();
+        let colons: Vec<&str> = text.as_bytes()[7..].chunks(2).map(|pair| std::str::from_utf8(pair).unwrap()).collect();
         assert_eq!(format!("sha256:{}", colons.join(":").to_uppercase()).parse(), Ok(fingerprint));
         for wrong in ["", "sha256:", &text[..70], &format!("{text}0"), &text.replace('b', "g"), &text[7..], "sha1:00"] {
             assert!(wrong.parse::<Fingerprint>().unwrap_err().contains("64 hexadecimal digits"), "{wrong}");

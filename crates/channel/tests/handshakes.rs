@@ -280,5 +280,10 @@ fn what_is_issued_is_shown() {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         issue::certificate(&cluster.ca, &names, Purpose::Rank, Utc::now(), days).err().unwrap()
     };
-    assert!(wrong(&[], 3).contains("at least one") && wrong(&["a"], 0).contains("1 to 3660") && wrong(&["é"], 3).contains("host names"));
+    assert!(
+        wrong(&[], 3).contains("at least one")
+            && wrong(&["a"], 0).contains("1 to 3660")
+            && wrong(&["é"], 3).contains("\"é\": expected a host name")
+    );
+    assert!(wrong(&["agg", "a b"], 3).contains("\"a b\"") && wrong(&["10.0.0.2:7700"], 3).contains("expected a host name"));
 }

@@ -101,7 +101,11 @@ pub fn run(args: &TlsArgs) -> Result<()> {
             write(&new.folder, "ca", &ca)?;
             let (certificate, key) = write(&new.folder, &new.names[0], &switch)?;
             println!("switch  --tls-cert {} --tls-key {}", certificate.display(), key.display());
-            println!("ranks   FANIN_TLS={}   (or {})", new.folder.join("ca.pem").display(), Fingerprint::of_file(&certificate).map_err(|error| anyhow!(error))?);
+            println!(
+                "ranks   FANIN_TLS={}   (or {})",
+                new.folder.join("ca.pem").display(),
+                Fingerprint::of_file(&certificate).map_err(|error| anyhow!(error))?
+            );
             println!("keep    {} where certificates are made, and nowhere else", new.folder.join("ca.key").display());
             Ok(())
         }

@@ -62,8 +62,8 @@ fn sums(meeting: &Meeting, world: u32, tls: Option<&ClientTls>) -> Vec<Result<()
 fn finding(folder: &Path, variables: &[(&str, &str)], name: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanin"));
     command.current_dir(folder).args(["doctor", "--format", "json"]).env_remove("RUST_LOG").envs(variables.iter().copied());
-    let found: Vec<Value> = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
-    found.into_iter().find(|one| one["check"] == name).unwrap()
+    let found: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    found["findings"].as_array().unwrap().iter().find(|one| one["check"] == name).unwrap().clone()
 }
 
 #[test]
@@ -94,7 +94,10 @@ fn one_command_makes_what_a_switch_and_its_ranks_need() {
     let rank = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_SWITCH", text.as_str())];
     let with = [&rank[..], &[("FANIN_TLS", &*ca)]].concat();
     let switch_found = finding(&folder, &with, "switch");
-    assert!(switch_found["level"] == "ok" && switch_found["text"].as_str().unwrap().contains("TLS 1.3, by certificate sha256:"), "{switch_found}");
+    assert!(
+        switch_found["level"] == "ok" && switch_found["text"].as_str().unwrap().contains("TLS 1.3, by certificate sha256:"),
+        "{switch_found}"
+    );
     assert_eq!(finding(&folder, &with, "trial")["level"], "ok");
     for (variables, expected) in [(&rank[..], "go by TLS"), (&[&with[..], &[("FANIN_TLS_NAME", "leaf")]].concat(), "is not for \"leaf\"")] {
         let found = finding(&folder, variables, "switch");
@@ -126,7 +129,10 @@ fn tokens_go_over_a_network_as_they_are_only_where_that_is_said() {
         let said = refused(&folder, &[&listen[..], more].concat());
         assert!(said.contains(expected), "{said}");
     }
-    let none = common::fanin(&folder, &[&["switch", "--listen", "127.0.0.1:0"][..], &["--tls-cert", "tls/no.pem", "--tls-key", "tls/no.key"]].concat());
+    let none = common::fanin(
+        &folder,
+        &[&["switch", "--listen", "127.0.0.1:0"][..], &["--tls-cert", "tls/no.pem", "--tls-key", "tls/no.key"]].concat(),
+    );
     assert!(none.status.code() == Some(1) && String::from_utf8_lossy(&none.stderr).contains("tls/no.pem"), "{none:?}");
     // With a certificate it does, and asks ranks for theirs.
     let mutual = ["switch", "--listen", "0.0.0.0:0", "--open", "--control", "tls", "--tls-clients", "tls/ca.pem"];

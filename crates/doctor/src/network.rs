@@ -242,7 +242,8 @@ fn describe(switch: &SwitchHello, certificate: Option<&Shown>) -> String {
     let control = match certificate {
         None => "the control connection is not encrypted".to_owned(),
         Some(Shown { fingerprint, until_s, .. }) => {
-            let until = DateTime::from_timestamp(*until_s, 0).map_or_else(String::new, |until| format!(", good until {}", until.format("%Y-%m-%d")));
+            let until = DateTime::from_timestamp(*until_s, 0)
+                .map_or_else(String::new, |until| format!(", good until {}", until.format("%Y-%m-%d")));
             format!("the control connection is TLS 1.3, by certificate {fingerprint}{until}")
         }
     };

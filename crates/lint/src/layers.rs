@@ -38,7 +38,12 @@ const LAYERS: &[Layer] = &[
         internal_dev: &[],
         external: Some(&["chrono", "pasetors", "ring", "serde", "serde_json", "thiserror", "toml"]),
     },
-    Layer { name: "fanin-channel", internal: &[], internal_dev: &[], external: Some(&["chrono", "rcgen", "ring", "rustls", "x509-parser"]) },
+    Layer {
+        name: "fanin-channel",
+        internal: &[],
+        internal_dev: &[],
+        external: Some(&["chrono", "rcgen", "ring", "rustls", "x509-parser"]),
+    },
     Layer {
         name: "fanin-runtime",
         internal: &["fanin-core", "fanin-wire", "fanin-net", "fanin-trust"],
@@ -190,7 +195,12 @@ const LAYERS: &[Layer] = &[
         internal_dev: &[],
         external: None,
     },
-    Layer { name: "fanin-doctor", internal: &["fanin-net", "fanin-channel", "fanin-control", "fanin-comm"], internal_dev: &[], external: None },
+    Layer {
+        name: "fanin-doctor",
+        internal: &["fanin-net", "fanin-channel", "fanin-control", "fanin-comm"],
+        internal_dev: &[],
+        external: None,
+    },
     // What the program says, and the part of it that simulates, which is built before the rest of a fresh clone.
     Layer { name: "fanin-terminal", internal: &[], internal_dev: &[], external: Some(&["tracing", "tracing-subscriber"]) },
     Layer {

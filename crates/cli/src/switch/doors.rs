@@ -72,7 +72,9 @@ impl Doors {
             (Some(Control::Tls), false) => {
                 wrong("--control tls without --tls-cert: expected a certificate and its key (`fanin tls new` makes them)")
             }
-            (Some(Control::Plain), true) => wrong("--control plain with --tls-cert: expected one of them; with a certificate, control connections are TLS"),
+            (Some(Control::Plain), true) => {
+                wrong("--control plain with --tls-cert: expected one of them; with a certificate, control connections are TLS")
+            }
             _ => Ok(()),
         }
     }

@@ -66,7 +66,8 @@ fn check(settings: &Settings) -> Result<(), String> {
 }
 
 /// Why there are no keys.
-pub(crate) const PACKETS_IN_FABRICS: &str = "packets of a fabric go from switch to switch, and only jobs at one switch have keys for their hop (docs/security.md)";
+pub(crate) const PACKETS_IN_FABRICS: &str =
+    "packets of a fabric go from switch to switch, and only jobs at one switch have keys for their hop (docs/security.md)";
 
 fn serve(config: FabricDaemonConfig, name: &str, until_stdin_ends: bool) -> Result<()> {
     // Before anything is promised to anybody: a signal that comes now is obeyed.

@@ -65,10 +65,12 @@ impl FabricClient {
             tcp.set_nodelay(true)?;
             let stream = match tls {
                 None => Stream::plain(tcp),
-                Some(tls) => tls.connect(tcp, &address.ip().to_string(), &Patience { until, gives_up: &|| false }).map_err(|error| match error {
-                    HandshakeError::Io(error) => error,
-                    HandshakeError::Refused(text) => io::Error::other(text),
-                })?,
+                Some(tls) => {
+                    tls.connect(tcp, &address.ip().to_string(), &Patience { until, gives_up: &|| false }).map_err(|error| match error {
+                        HandshakeError::Io(error) => error,
+                        HandshakeError::Refused(text) => io::Error::other(text),
+                    })?
+                }
             };
             stream.set_read_timeout(Some(timeout))?;
             stream.set_write_timeout(Some(timeout))?;
