@@ -75,6 +75,11 @@ def cgroup(share: float) -> Iterator[Path]:
         group, limits = root / "cpu" / name, [("cpu.cfs_period_us", str(period_us)), ("cpu.cfs_quota_us", str(int(share * period_us)))]
     else:
         raise Failed("no cgroup with the controller `cpu` (/sys/fs/cgroup, version 2 or 1)")
+    for left in group.parent.glob("fanin-floods-*"):
+        # Of a run that was killed.
+        if not namespaces.is_alive(int(left.name.rpartition("-")[2])):
+            with contextlib.suppress(OSError):
+                left.rmdir()
     group.mkdir()
     try:
         for file, value in limits:
@@ -333,6 +338,8 @@ def main() -> int:
     if obstacle:
         print(f"cannot be measured here: {obstacle}", file=sys.stderr)
         return 2
+    # Whoever ends it leaves nothing behind.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
     try:
         found = measure(arguments.rounds, int(arguments.rate), arguments.share)
     except (Failed, namespaces.NoNetwork) as error:

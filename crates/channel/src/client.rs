@@ -3,15 +3,15 @@
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Error};
 
 use crate::files::Identity;
-use crate::stream::Stream;
+use crate::stream::{Patience, Stream};
 use crate::trusted::{OtherCertificate, Trusted};
+use crate::words::words;
 use crate::{PROTOCOL, provider};
 
 /// What a client speaks TLS with. Files are read at each connection, so that a CA or a certificate that has changed holds from the next one on.
@@ -23,14 +23,6 @@ pub struct ClientTls {
     pub name: Option<String>,
     /// Who this end is, for a switch that asks for it.
     pub identity: Option<Identity>,
-}
-
-/// For how long to wait for the other end.
-pub struct Patience<'a> {
-    /// Until then.
-    pub until: Instant,
-    /// Asked about every 50 ms: whether to give up before that.
-    pub gives_up: &'a dyn Fn() -> bool,
 }
 
 /// Why there is no connection.
@@ -135,28 +127,4 @@ impl ClientTls {
 /// What TLS has to say about an error of a connection, where it is one of TLS.
 fn tls_error(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref::<Error>()
-}
-
-/// An error of TLS in words that say what to do.
-pub(crate) fn words(error: &Error) -> String {
-    match error {
-        Error::InvalidMessage(_) => {
-            "it does not speak TLS: start it with --tls-cert and --tls-key, or unset FANIN_TLS, which makes control connections plain"
-                .into()
-        }
-        Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "it asks for a certificate of this end: set FANIN_TLS_CERT and FANIN_TLS_KEY".into()
-        }
-        Error::AlertReceived(
-            AlertDescription::UnknownCA
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::AccessDenied
-            | AlertDescription::DecryptError,
-        ) => "it does not take the certificate of this end (FANIN_TLS_CERT)".into(),
-        Error::AlertReceived(AlertDescription::CertificateExpired) => {
-            "the certificate of this end (FANIN_TLS_CERT) is not good any more".into()
-        }
-        other => format!("TLS: {other}"),
-    }
 }

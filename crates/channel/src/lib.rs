@@ -8,6 +8,7 @@
 //! | [`server`] | [`ServerTls`], [`Door`]: how a switch lets others come; its files are read again when they change |
 //! | [`stream`] | [`Stream`]: the blocking end of a connection, whose halves may be on two threads |
 //! | [`issue`] | makes a CA and certificates for a cluster |
+//! | `words` | what has gone wrong, and what to do |
 //! | [`show`] | what is in a certificate |
 //!
 //! There is one version of TLS here, 1.3 (RFC 8446), with the algorithms of ring. Sessions are not resumed, and there is no early data: control
@@ -21,15 +22,16 @@ pub mod server;
 pub mod show;
 pub mod stream;
 pub mod trusted;
+mod words;
 
 use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub use client::{ClientTls, HandshakeError, Patience};
+pub use client::{ClientTls, HandshakeError};
 pub use files::Identity;
 pub use server::{Door, ServerTls};
-pub use stream::Stream;
+pub use stream::{Patience, Stream};
 pub use trusted::{Fingerprint, Trusted};
 
 /// What both ends say that they speak inside TLS (ALPN, RFC 7301): whoever answers with a certificate of the same CA and speaks something

@@ -7,13 +7,21 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConnection;
 
-use crate::client::{Patience, words};
 use crate::show::{self, Shown};
+use crate::words::words;
 
 /// How much is read from the socket at once: a record of TLS and its head (RFC 8446, section 5.2).
 const READ_BYTES: usize = (16 << 10) + 256 + 5;
 /// How often it is asked during a handshake whether to give up.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// For how long to wait for the other end.
+pub struct Patience<'a> {
+    /// Until then.
+    pub until: Instant,
+    /// Asked about every 50 ms: whether to give up before that.
+    pub gives_up: &'a dyn Fn() -> bool,
+}
 
 /// A control connection. Clones are the same connection, as those of a [`TcpStream`] are.
 #[derive(Clone, Debug)]
