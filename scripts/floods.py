@@ -3,19 +3,19 @@
 
 Usage: floods.py [--rounds N] [--rate PACKETS_PER_SECOND] [--share CORES] [--format table|json]
 
-Namespaces on a bridge (root only): two ranks of the tenant `red` with links of 1 Gbit/s each, a switch with `--keys`, TLS and `--packets seal`, the
-attacker, and a host that nobody minds. In each round every kind of flood is poured twice: at the port of red's job, and right before that the
-same packets at the same rate at the host that nobody minds. The ratio of red's goodput is what the flood costs red, without what it costs this
-machine to send it. The attacker has a cgroup with `--share` of a core.
+Namespaces on a bridge (root only): two ranks of the tenant `red` with links of 1 Gbit/s each, a switch with `--keys`, TLS and
+`--packets seal`, the attacker, and a host that nobody minds. In each round every kind of flood is poured twice: at the port of red's job, and
+at the host that nobody minds, as many of the same packets. The ratio of red's goodput is what the flood costs red, without what it costs
+this machine to send it. The attacker has a cgroup with `--share` of a core.
 
     random     random bytes, from the attacker's own address
     spoofed    packets of red's ranks, in their name: altered behind a right header, cut short, with a bit turned over
     replayed   packets of red's ranks, in their name, as they were
     handshakes connections to the control port with half of a TLS handshake, a hundredth as many
 
-The packets of red's ranks are recorded at the switch as its job begins, which is more than an attacker has who cannot read red's links. A sum that is wrong is a failure.
-Then the same job by switches with `--packets none`, `mac` and `seal`, in turns. Prints medians, the lowest and the highest ratio, and the
-machine's load. Python's standard library only.
+The packets of red's ranks are recorded at the switch as its job begins, which is more than an attacker has who cannot read red's links.
+A sum that is wrong is a failure. Then the same job by switches with `--packets none`, `mac` and `seal`, in turns. Prints medians, the lowest
+and the highest ratio, and the machine's load. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -196,8 +196,24 @@ class Place:
     def start_switch(self, number: int, packets: str) -> None:
         """A switch of the address's own ports, `number` behind the first ones."""
         address, files = self.star.switch_address, self.folder / "tls" / self.star.switch_address
-        guarded = ["--keys", str(self.folder / "keys.toml"), "--tls-cert", f"{files}.pem", "--tls-key", f"{files}.key", "--packets", packets]
-        at = ["--listen", f"{address}:{CONTROL + number}", "--http", f"127.0.0.1:{HTTP + number}", "--data-ports", f"{DATA + number}-{DATA + number}"]
+        guarded = [
+            "--keys",
+            str(self.folder / "keys.toml"),
+            "--tls-cert",
+            f"{files}.pem",
+            "--tls-key",
+            f"{files}.key",
+            "--packets",
+            packets,
+        ]
+        at = [
+            "--listen",
+            f"{address}:{CONTROL + number}",
+            "--http",
+            f"127.0.0.1:{HTTP + number}",
+            "--data-ports",
+            f"{DATA + number}-{DATA + number}",
+        ]
         switch = self.crew.start([*self.star.inside("switch"), str(fanin_program()), "switch", *at, *guarded])
         self.crew.wait_until_it_says(switch, "metrics at", time.monotonic() + TIMEOUT_S)
 
@@ -211,11 +227,24 @@ class Place:
             "FANIN_TLS": str(self.folder / "tls" / "ca.pem"),
             "FANIN_TOKEN": token,
         }
-        command = [str(fanin_program()), "bench", "allreduce", "--sizes", str(SIZE), "--iterations", str(CALLS), "--transport", "udp", "--format", "json"]
+        command = [
+            str(fanin_program()),
+            "bench",
+            "allreduce",
+            "--sizes",
+            str(SIZE),
+            "--iterations",
+            str(CALLS),
+            "--transport",
+            "udp",
+            "--format",
+            "json",
+        ]
         deadline = time.monotonic() + TIMEOUT_S
         with Crew() as crew:
             ranks = [crew.start([*self.star.inside(rank), *command], shared | {"FANIN_RANK": str(rank)}) for rank in range(RANKS)]
-            row = measurement.only_row([crew.finish(rank, deadline) for rank in ranks][0])
+            texts = [crew.finish(rank, deadline) for rank in ranks]
+        row = measurement.only_row(texts[0])
         if row["wrong"]:
             raise Failed(f"{row['wrong']} elements of red's job are wrong")
         return row
@@ -225,7 +254,8 @@ class Place:
         address = self.star.worker_address(BYSTANDER) if elsewhere else self.star.switch_address
         port = (SINK if elsewhere else CONTROL) if kind == "handshakes" else (SINK if elsewhere else DATA)
         rate = self.rate / HANDSHAKE_PART if kind == "handshakes" else self.rate
-        sender = [sys.executable, __file__, "--pour", kind, "--target", f"{address}:{port}", "--rate", str(rate), "--known", str(self.known)]
+        how = ["--target", f"{address}:{port}", "--rate", str(rate), "--known", str(self.known)]
+        sender = [sys.executable, __file__, "--pour", kind, *how]
         confined = ["sh", "-c", 'echo $$ > "$0"; exec "$@"', str(self.procs), *sender]
         # Ranks have other ports in each job, and whoever forges their packets has to know them.
         self.known.unlink(missing_ok=True)

@@ -207,7 +207,7 @@ fn who_reads_and_who_writes_do_not_wait_for_each_other() {
     let (address, thread) = echo(open(&switch));
     let stream = go(&cluster.client(), address, "agg").unwrap();
     // More than the buffers of both sockets hold: it gets through only if somebody reads meanwhile.
-    let sent: Arc<Vec<u8>> = Arc::new((0..8 << 20).map(|at: u32| (at * 31 >> 7) as u8).collect());
+    let sent: Arc<Vec<u8>> = Arc::new((0..8 << 20).map(|at: u32| ((at * 31) >> 7) as u8).collect());
     let (mut writer, told) = (stream.clone(), sent.clone());
     let writing = thread::spawn(move || told.chunks(70_001).for_each(|part| writer.write_all(part).unwrap()));
     let (mut reader, mut got) = (stream.clone(), vec![0; sent.len()]);
