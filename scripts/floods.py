@@ -3,19 +3,19 @@
 
 Usage: floods.py [--rounds N] [--rate PACKETS_PER_SECOND] [--share CORES] [--format table|json]
 
-Namespaces on a bridge (root only): two ranks of the tenant `red` with links of 1 Gbit/s each, a switch with `--keys`, TLS and
-`--packets seal`, the attacker, and a host that nobody minds. In each round every kind of flood is poured twice: at the port of red's
-job, and at the host that nobody minds, as many of the same packets. The ratio of red's goodput is what the flood costs red, without what it costs
-this machine to send it. The attacker has a cgroup with `--share` of a core.
+Namespaces on a bridge (root only): two ranks of the tenant `red` with links of 1 Gbit/s each, a switch with `--keys`, TLS and `--packets
+seal`, the attacker, and a host that nobody minds. In each round every kind of flood is poured twice: at the port of red's job, and at the
+host that nobody minds, as many of the same packets. The ratio of red's goodput is what the flood costs red, without what it costs this
+machine to send it. The attacker has a cgroup with `--share` of a core.
 
     random     random bytes, from the attacker's own address
     spoofed    packets of red's ranks, in their name: altered behind a right header, cut short, with a bit turned over
     replayed   packets of red's ranks, in their name, as they were
     handshakes connections to the control port with half of a TLS handshake, a hundredth as many
 
-The packets of red's ranks are recorded at the switch as its job begins, which is more than an attacker has who cannot read its
-links. A sum that is wrong is a failure. Then the same job by switches with `--packets none`, `mac` and `seal`, in turns. Prints medians, the lowest
-and the highest ratio, and the machine's load. Python's standard library only.
+The packets of red's ranks are recorded at the switch as its job begins, which is more than an attacker has who cannot read its links. A
+sum that is wrong is a failure. Then the same job by switches with `--packets none`, `mac` and `seal`, in turns. Prints medians, the
+lowest and the highest ratio, and the machine's load. Python's standard library only.
 """
 
 from __future__ import annotations
