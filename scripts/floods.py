@@ -312,6 +312,8 @@ def measure(rounds: int, rate: int, share: float) -> dict:
             for number, name in enumerate(PROTECTIONS):
                 keys[name].append(place.job(1 + number)["algbw_mb_s"])
         dropped = place.dropped()
+    if not dropped.get("unauthenticated"):
+        raise Failed(f"no forged packet has reached red's job: the switch has dropped {dropped}")
     return {"floods": floods, "keys": keys, "dropped": dropped, "load": (begin, os.getloadavg()[0]), "share": share}
 
 
