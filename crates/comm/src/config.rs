@@ -506,7 +506,14 @@ impl Config {
     }
 }
 
-/// By what the switch is known, where that is said.
+/// By what a switch is known, where variables say that.
+///
+/// # Errors
+/// [`ConfigError`] for one that makes no sense, or that is there without another.
+pub(crate) fn tls_of(get: impl Fn(&str) -> Option<String>) -> Result<Option<ClientTls>, ConfigError> {
+    tls(&|names: &[&'static str]| names.iter().find_map(|&name| Some((name, get(name).filter(|value| !value.is_empty())?))))
+}
+
 fn tls(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>) -> Result<Option<ClientTls>, ConfigError> {
     let identity = match (first(&["FANIN_TLS_CERT"]), first(&["FANIN_TLS_KEY"])) {
         (Some((_, certificate)), Some((_, key))) => Some(Identity { certificate: certificate.into(), key: key.into() }),

@@ -1,16 +1,17 @@
 //! A switch in this process for jobs of which it is rank 0, where the port is not known beforehand.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanin_channel::ServerTls;
+use fanin_channel::{ClientTls, ServerTls};
 use fanin_daemon::DaemonHandle;
 use fanin_net::FaultPlan;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::error::CommError;
 use crate::meeting;
 use crate::reach;
@@ -43,17 +44,23 @@ impl Host {
         Host::start_with(listen, linger, None)
     }
 
-    /// As [`Host::start`], for ranks that are configured as this one: where [`Config::tls`](crate::Config::tls) says so, they go to it by TLS, and
-    /// it is known by this rank's identity.
+    /// As [`Host::start`], for ranks that go to it by TLS where settings of these names, or the environment behind them, say so: `FANIN_TLS` and its
+    /// like. It is known by this process's identity, and knows ranks by what they know it by.
     ///
     /// # Errors
-    /// As [`Host::start`]; there is no identity, or it cannot be read.
-    pub fn start_as(config: &Config, listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
-        let tls = reach::server_of(config);
-        if config.tls.is_some() && tls.is_none() {
+    /// As [`Host::start`]; what is said of TLS makes no sense, or there is no identity.
+    pub fn start_by(given: &BTreeMap<&'static str, String>, listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
+        let variable = |name: &str| given.get(name).cloned().or_else(|| std::env::var(name).ok());
+        Host::start_as(config::tls_of(variable)?.as_ref(), listen, linger)
+    }
+
+    /// As [`Host::start_by`], with settings that were read.
+    pub(crate) fn start_as(tls: Option<&ClientTls>, listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
+        let server = tls.and_then(reach::server_of);
+        if tls.is_some() && server.is_none() {
             return Err(Config::no_identity().into());
         }
-        Host::start_with(listen, linger, tls)
+        Host::start_with(listen, linger, server)
     }
 
     fn start_with(listen: SocketAddr, linger: Duration, tls: Option<ServerTls>) -> Result<Self, CommError> {

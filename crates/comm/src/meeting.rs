@@ -98,7 +98,7 @@ pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<J
     let address = resolve(text, deadline)?;
     let embedded = match &config.meeting {
         Meeting::Rendezvous(_) if config.rank == 0 => {
-            Some(embedded_switch(address, config.timeout, (switch_faults(config), reach::server_of(config)))?)
+            Some(embedded_switch(address, config.timeout, (switch_faults(config), config.tls.as_ref().and_then(reach::server_of)))?)
         }
         _ => None,
     };

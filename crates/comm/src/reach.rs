@@ -63,8 +63,7 @@ impl Reach {
 }
 
 /// What a switch in this process speaks TLS with: ranks know each other by what they know the switch by.
-pub(crate) fn server_of(config: &Config) -> Option<ServerTls> {
-    let tls = config.tls.as_ref()?;
+pub(crate) fn server_of(tls: &ClientTls) -> Option<ServerTls> {
     Some(ServerTls { identity: tls.identity.clone()?, clients: Some(tls.trusted.clone()) })
 }
 

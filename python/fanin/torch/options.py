@@ -248,6 +248,11 @@ def with_determinism(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "reproducible": True}
 
 
+def tls_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What a switch in this process is known by, and knows ranks by."""
+    return {key: str(settings[key]) for key in ("tls", "tls_name", "tls_cert", "tls_key") if settings.get(key) is not None}
+
+
 def common(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those that must be the same at all ranks."""
     shared = {key: value for key, value in sorted(settings.items()) if key not in _OF_A_RANK}

@@ -166,7 +166,7 @@ impl Looking<'_> {
     fn host(&self, ip: IpAddr) -> Result<Host, CommError> {
         let (listen, linger) = (SocketAddr::new(ip, 0), self.config.timeout.min(TIMEOUT_MAX));
         // Nobody on a network sees what the ranks of one host say to each other.
-        if ip.is_loopback() { Host::start(listen, linger) } else { Host::start_as(self.config, listen, linger) }
+        if ip.is_loopback() { Host::start(listen, linger) } else { Host::start_as(self.config.tls.as_ref(), listen, linger) }
     }
 
     fn share(&mut self, key: &str, value: String) -> Result<(), CommError> {
