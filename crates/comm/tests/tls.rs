@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use std::time::Duration;
 
 use chrono::Utc;
 use common::switch::{self, Switch, at, every_collective, identity};
-use common::{at_all, configs, run};
+use common::{PATIENT, at_all, configs, run};
 use fanin_channel::issue::{self, Issued, Purpose};
-use fanin_comm::{ClientTls, Communicator, Config, Meeting, Operator, Transport, Trusted};
+use fanin_comm::{ClientTls, Communicator, Config, Host, Meeting, Operator, Transport, Trusted};
 
 /// Not a test of its own: the process that is killed.
 #[test]
@@ -129,6 +130,21 @@ fn ranks_without_a_switch_know_each_other_by_their_certificates() {
     }
     sums(&Communicator::join(last).unwrap());
     first.join().unwrap();
+}
+
+#[test]
+fn a_host_is_known_by_its_certificate_and_is_none_without_one() {
+    let cluster = Cluster::new("host");
+    let file = |name: &str| cluster.0.join(name).display().to_string();
+    let (mut given, listen) = (BTreeMap::from([("FANIN_TLS", file("ca.pem"))]), "127.0.0.1:0".parse().unwrap());
+    let error = Host::start_by(&given, listen, PATIENT).err().unwrap().to_string();
+    assert!(error.contains("tls_cert = none: expected a certificate and its key"), "{error}");
+    given.extend([("FANIN_TLS_CERT", file("switch.pem")), ("FANIN_TLS_KEY", file("switch.key"))]);
+    let host = Host::start_by(&given, listen, PATIENT).unwrap();
+    let (ranks, _) = configs(2, Transport::Udp);
+    let meeting = Meeting::Rendezvous(host.address().to_string());
+    let ranks = ranks.into_iter().map(|config| Config { meeting: meeting.clone(), ..config }).collect();
+    run(with(ranks, &cluster.tls_as("switch")), |comm| sums(&comm));
 }
 
 #[test]
