@@ -192,7 +192,7 @@ fn every_setting_and_its_default_are_documented_and_can_be_given_in_both_ways() 
         );
         assert!(good(&folder, &["switch", "--help"]).contains(&format!("--{}", name.replace('_', "-"))));
     }
-    assert_eq!(count, 12);
+    assert_eq!(count, 16);
     // What is printed is a config file that says the same.
     let config = &blocks("toml")[0];
     fs::write(folder.join("a.toml"), config).unwrap();
@@ -213,6 +213,8 @@ fn settings_that_make_no_sense_are_refused_with_their_value_and_what_is_expected
         ("--patience-max", "0s", "a time from 1ms"),
         ("--drain-timeout", "90000s", "a time from 0s to 86400s"),
         ("--log-format", "xml", "text or json"),
+        ("--tls-clients", "sha256:12", "a file of a CA's certificates (PEM), or sha256:FINGERPRINT"),
+        ("--control", "maybe", "tls or plain"),
     ] {
         let said = refused(&folder, &["switch", option, value]);
         assert!(said.contains(&format!("{option} {value}: expected {expected}")), "{said}");
