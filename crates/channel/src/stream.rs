@@ -14,6 +14,8 @@ use crate::words::words;
 const READ_BYTES: usize = (16 << 10) + 256 + 5;
 /// How often it is asked during a handshake whether to give up.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long it may take to say that nothing more comes.
+const LAST_WORD_LIMIT: Duration = Duration::from_millis(100);
 
 /// For how long to wait for the other end.
 pub struct Patience<'a> {
@@ -125,10 +127,14 @@ impl Stream {
     /// # Errors
     /// The kernel's.
     pub fn shutdown(&self) -> io::Result<()> {
-        if let Some(tls) = &self.0.tls {
+        // That nothing more comes is said where it can be at once: a thread that waits for room in the socket is not waited for.
+        if let Some(tls) = &self.0.tls
+            && let Ok(outgoing) = tls.outgoing.try_lock()
+        {
+            self.set_write_timeout(Some(LAST_WORD_LIMIT))?;
             locked(&tls.session).send_close_notify();
             // The other end sees the end of the connection in any case.
-            let _ = self.flush_tls(tls);
+            let _ = self.write_sealed(tls, outgoing, &[]);
         }
         self.0.socket.shutdown(Shutdown::Both)
     }
@@ -222,7 +228,10 @@ impl Stream {
     }
 
     fn write_tls(&self, tls: &Tls, bytes: &[u8]) -> io::Result<()> {
-        let mut outgoing = locked(&tls.outgoing);
+        self.write_sealed(tls, locked(&tls.outgoing), bytes)
+    }
+
+    fn write_sealed(&self, tls: &Tls, mut outgoing: MutexGuard<'_, Vec<u8>>, bytes: &[u8]) -> io::Result<()> {
         let mut session = locked(&tls.session);
         session.writer().write_all(bytes)?;
         while session.wants_write() {

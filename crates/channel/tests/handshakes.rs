@@ -223,6 +223,36 @@ fn who_reads_and_who_writes_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn a_connection_ends_at_once_also_where_a_thread_waits_to_write() {
+    let cluster = Cluster::new("full");
+    let switch = cluster.issue("switch", &["agg"], Purpose::Switch);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, config) = (listener.local_addr().unwrap(), open(&switch).config().unwrap());
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    // A switch that does not read any more.
+    let thread = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut session = ServerConnection::new(config).unwrap();
+        while session.is_handshaking() {
+            session.complete_io(&mut socket).unwrap();
+        }
+        let _ = wait.recv();
+    });
+    let stream = go(&cluster.client(), address, "agg").unwrap();
+    let mut writer = stream.clone();
+    let writing = thread::spawn(move || while writer.write_all(&[7; 100_000]).is_ok() {});
+    // Far longer than it takes to fill both buffers.
+    thread::sleep(Duration::from_millis(300));
+    assert!(!writing.is_finished());
+    let begun = Instant::now();
+    stream.shutdown().unwrap();
+    writing.join().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    drop(done);
+    thread.join().unwrap();
+}
+
+#[test]
 fn files_that_change_hold_from_the_next_connection_on() {
     let cluster = Cluster::new("rotation");
     let identity = cluster.issue("switch", &["agg"], Purpose::Switch);
