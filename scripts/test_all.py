@@ -27,6 +27,7 @@ import clean_install
 import dpdk
 import hops
 import mpi_tests
+import namespaces
 import ns3
 import p4
 import packages
@@ -143,6 +144,8 @@ CHECKS = [
     Check("mpi", mpi_tests.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/mpi_tests.py --fanin target/debug/fanin --mpi4py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
+    # Floods of one tenant beside the job of another: no sum is wrong. What it costs is for `scripts/floods.py` on a quiet machine.
+    Check("floods", namespaces.obstacle, ["sh", "-ec", f"{BUILT}FANIN_PROFILE=dev {sys.executable} scripts/floods.py --rounds 1"], alone=True),
     # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.
     Check("docs", anywhere, ["sh", "-ec", f"{BUILT}FANIN=target/debug/fanin {sys.executable} scripts/docs.py"]),
     # The report's page in a browser, as a reader uses it.

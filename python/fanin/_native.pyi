@@ -56,6 +56,10 @@ class Communicator:
         reproducible: bool | str | None = ...,
         sparse: str | None = ...,
         token: str | None = ...,
+        tls: str | None = ...,
+        tls_name: str | None = ...,
+        tls_cert: str | None = ...,
+        tls_key: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:
@@ -84,6 +88,10 @@ class Communicator:
         reproducible: bool | str | None = ...,
         sparse: str | None = ...,
         token: str | None = ...,
+        tls: str | None = ...,
+        tls_name: str | None = ...,
+        tls_cert: str | None = ...,
+        tls_key: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:
@@ -240,8 +248,20 @@ class SparseResult:
 class Host:
     """A switch in this process, for jobs of which it is rank 0."""
 
-    def __new__(cls, listen: str, *, linger: float = 60.0) -> Host:
-        """``listen`` is ``IP:PORT``, port 0 for any; ``linger``, in seconds, how long ``close`` waits for other ranks to leave."""
+    def __new__(
+        cls,
+        listen: str,
+        *,
+        linger: float = 60.0,
+        tls: str | None = None,
+        tls_name: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+    ) -> Host:
+        """``listen`` is ``IP:PORT``, port 0 for any; ``linger``, in seconds, how long ``close`` waits for other ranks to leave.
+
+        The others are those of :class:`Communicator`, and come from the environment where they are not given.
+        """
 
     @property
     def address(self) -> str:

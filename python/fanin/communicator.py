@@ -53,6 +53,11 @@ def init(
     fixed_point: bool | None = None,
     reproducible: bool | Literal["element", "block"] | None = None,
     sparse: Literal["auto", "switch", "lists"] | None = None,
+    token: str | None = None,
+    tls: str | None = None,
+    tls_name: str | None = None,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
     notices: Callable[[str], object] | None = None,
     operators: Sequence[CustomOperator] = (),
 ) -> Communicator:
@@ -87,6 +92,11 @@ def init(
         sparse: How sparse vectors are reduced by UDP (``FANIN_SPARSE``); ``"auto"`` takes the switch where that saves bytes.
         token: What gives the right to join, where the switch asks for it (``FANIN_TOKEN``): a token that ``fanin token issue`` has made, or
             ``"@FILE"``.
+        tls: By what the switch is known, and then control connections are TLS (``FANIN_TLS``): the file of its CA, or
+            ``"sha256:FINGERPRINT"`` of its certificate.
+        tls_name: The name that its certificate must have (``FANIN_TLS_NAME``); by default the host that is gone to.
+        tls_cert: The file of this rank's certificate (``FANIN_TLS_CERT``), where the switch asks for one or rank 0 runs it.
+        tls_key: The file of its private key (``FANIN_TLS_KEY``).
         notices: Called with what the user should know while ranks wait; by default that is printed to standard error. It may be called in
             another thread.
         operators: Operators that the job brings along, at most four: the same modules at all ranks, in the same order.
@@ -116,6 +126,11 @@ def init(
             fixed_point=fixed_point,
             reproducible=reproducible,
             sparse=sparse,
+            token=token,
+            tls=tls,
+            tls_name=tls_name,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
             notices=notices,
             operators=[operator.native for operator in operators],
         )

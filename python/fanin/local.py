@@ -23,6 +23,9 @@ _R = TypeVar("_R")
 #: How long the others have to end by themselves once one has failed, in seconds.
 _GRACE_S = 10.0
 
+#: What the environment says of TLS is for switches elsewhere: these processes meet on loopback.
+_PLAIN = {"tls": "", "tls_name": "", "tls_cert": "", "tls_key": ""}
+
 
 def run(
     function: Callable[..., _R],
@@ -45,7 +48,7 @@ def run(
         raise ValueError(f"workers = {workers}: expected at least 1")
     context: Any = multiprocessing.get_context(start)
     # In this process, which outlives the ranks: at a port that the kernel chooses, so that nobody else can take it in between.
-    switch = _native.Host("127.0.0.1:0", linger=1.0)
+    switch = _native.Host("127.0.0.1:0", linger=1.0, **_PLAIN)
     job = f"run-{os.getpid()}-{time.monotonic_ns()}"
     ranks: list[_Rank] = []
     try:
@@ -58,6 +61,7 @@ def run(
                 "transport": transport,
                 "timeout": timeout,
                 "operators": list(operators),
+                **_PLAIN,
             }
             receiver, sender = context.Pipe(duplex=False)
             process = context.Process(target=_work, args=(sender, settings, function, arguments), name=f"fanin-{rank}")

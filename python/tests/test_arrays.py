@@ -132,6 +132,9 @@ def test_memory_that_overlaps_is_refused(comm: fanin.Communicator) -> None:
         ({"reproducible": ""}, 'reproducible = "": expected True, False, element, block or tree'),
         ({"world": 2}, "FANIN_RANK is not set"),
         ({"bind": "eth0"}, "bind = eth0: expected an IP address"),
+        ({"rank": 0, "world": 2, "switch": "h:1", "token": "@/nowhere"}, "token = @/nowhere: expected a token, or `@` and a file"),
+        ({"rank": 0, "world": 2, "switch": "h:1", "tls": "sha256:12"}, "tls = sha256:12: expected sha256: and 64 hexadecimal digits"),
+        ({"rank": 0, "world": 2, "switch": "h:1", "tls": "/nowhere/ca.pem"}, "tls = /nowhere/ca.pem: expected files that can be read"),
     ],
 )
 def test_wrong_settings_are_named_as_they_were_given(settings: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:

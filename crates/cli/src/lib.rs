@@ -25,6 +25,7 @@
 //! | `fabric_worker` | `fanin fabric-worker`: the process of one host of a fabric |
 //! | `demo` | `fanin demo`: real processes on this machine |
 //! | `testbed` | `fanin testbed`: a workload on a fabric of real switch and host processes |
+//! | `token`, `tls` | `fanin token`, `fanin tls`: tokens and certificates |
 //! | `doctor` | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
 
@@ -52,6 +53,7 @@ mod repro;
 mod stream;
 mod switch;
 mod testbed;
+mod tls;
 mod token;
 mod top;
 mod trace;
@@ -88,8 +90,9 @@ Examples:
   fanin check canary --seeds 100
   fanin demo --loss 0.01
   fanin operator check examples/operators/log_sum_exp.wasm
-  fanin switch --listen 0.0.0.0:7700 --keys keys.toml --http 127.0.0.1:9470
-  fanin manager FABRIC.toml --listen 0.0.0.0:7701
+  fanin tls new tls --name agg
+  fanin switch --listen 0.0.0.0:7700 --keys keys.toml --tls-cert tls/agg.pem --tls-key tls/agg.key
+  fanin manager FABRIC.toml
   fanin top 127.0.0.1:9470
   fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml
   fanin bench sim
@@ -129,6 +132,8 @@ enum Command {
     Operator(operator::OperatorCommand),
     /// Sum vectors for jobs of other processes, as a switch in the network would.
     Switch(Box<switch::SwitchArgs>),
+    /// Make certificates for control connections, or show one.
+    Tls(tls::TlsArgs),
     /// Make keys and tokens that admit ranks to a switch.
     Token(token::TokenArgs),
     /// Manage the switches of a fabric for jobs of other processes.
@@ -213,6 +218,7 @@ fn perform(command: &Command) -> ExitCode {
         Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),
         Command::Bench(BenchCommand::Link(args)) => link::run(args),
         Command::Bench(BenchCommand::Stream(args)) => stream::run(args),
+        Command::Tls(args) => tls::run(args),
         Command::Token(args) => token::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),

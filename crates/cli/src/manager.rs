@@ -6,10 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use fanin_channel::{ClientTls, Trusted};
 use fanin_control::FabricFile;
 use fanin_daemon::DaemonConfig;
 use fanin_fabric::Fabric;
 use fanin_terminal::log::{self, LogFormat};
+use fanin_trust::Protection;
+
+use crate::switch::doors::Doors;
+use crate::switch::{PACKETS_IN_FABRICS, TlsArgs};
 
 /// Manage the switches of a fabric for jobs of other processes.
 ///
@@ -30,6 +35,19 @@ pub struct ManagerArgs {
     /// Who may join: ranks with a token of one of the keys in this file, which is read again when it changes. See `fanin token`.
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
+    /// Everybody who reaches the port may join, and needs no token. Where the manager listens on loopback only, that needs not be said.
+    #[arg(long, conflicts_with = "keys")]
+    pub open: bool,
+    /// TLS of control connections.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+    /// By what the fabric's switches are known, if the manager goes to them by TLS: the CA in this file, or the fingerprint of the certificate that
+    /// all of them have. The manager shows them --tls-cert.
+    #[arg(long, value_name = "FILE|sha256:HEX", requires = "tls_cert")]
+    pub tls_switches: Option<Trusted>,
+    /// What is done for packets: none. In a fabric they have no keys, and mac and seal are refused.
+    #[arg(long, value_name = "none|mac|seal", default_value = "none")]
+    pub packets: Protection,
     /// How to write logs to standard error: text, or json with one object a line. RUST_LOG=debug writes more.
     #[arg(long, value_name = "text|json", default_value = "text", value_parser = log_format)]
     pub log_format: LogFormat,
@@ -37,7 +55,7 @@ pub struct ManagerArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  fanin manager FABRIC.toml --listen 0.0.0.0:7701
+  fanin manager FABRIC.toml --listen 0.0.0.0:7701 --keys keys.toml --tls-cert tls/manager.pem --tls-key tls/manager.key --tls-switches tls/ca.pem
   FANIN_FABRIC=manager:7701 FANIN_SYSTEM=canary torchrun --nnodes 8 train.py
 
 SIGTERM and Ctrl-C drain: no new jobs, and running ones may end. Said twice they end the manager at once.
@@ -74,6 +92,34 @@ fn read(path: &Path, args: &ManagerArgs) -> Result<DaemonConfig, String> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| format!("{name}: cannot be read: {error}"))?;
     let fabric = Fabric::parse(&name, &text).map_err(|error| error.to_string())?;
+    let doors = doors(args)?;
     let config = DaemonConfig::manager(args.listen, fabric, FabricFile { name, text })?;
-    Ok(DaemonConfig { http: args.http, keys: args.keys.clone(), ..config })
+    let to_switches = args.tls_switches.clone().map(|trusted| ClientTls { trusted, name: None, identity: doors.identity() });
+    Ok(DaemonConfig { http: args.http, keys: args.keys.clone(), tls: doors.tls(), to_switches, ..config })
+}
+
+/// How control connections come in, and whether it was said who may join.
+fn doors(args: &ManagerArgs) -> Result<Doors, String> {
+    let TlsArgs { tls_cert, tls_key, tls_clients, control } = &args.tls;
+    let clients = tls_clients.as_ref().map(|text| text.parse().map_err(|expected| format!("--tls-clients {text}: expected {expected}")));
+    let control = control.as_ref().map(|text| text.parse().map_err(|expected| format!("--control {text}: {expected}")));
+    let doors = Doors {
+        certificate: tls_cert.as_ref().map(Into::into),
+        key: tls_key.as_ref().map(Into::into),
+        clients: clients.transpose()?,
+        control: control.transpose()?,
+    };
+    doors.check()?;
+    doors.check_tokens(args.listen, args.keys.is_some())?;
+    if args.keys.is_none() && !args.open && !args.listen.ip().to_canonical().is_loopback() {
+        return Err(format!(
+            "--listen {}: other machines can ask to join there: say who may, by --keys FILE (`fanin token new` makes keys), or --open for everybody \
+             who reaches the port",
+            args.listen
+        ));
+    }
+    if !args.packets.is_none() {
+        return Err(format!("--packets {}: expected none: {PACKETS_IN_FABRICS}", args.packets));
+    }
+    Ok(doors)
 }

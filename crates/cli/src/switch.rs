@@ -2,10 +2,12 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`doors`] | how control connections come in |
 //! | [`settings`] | what can be set, on the command line and in a file |
 //! | [`fabric`] | a switch of a fabric of several |
 //! | [`transparent`] | a layer-2 switch that sums inside TCP connections |
 
+pub(crate) mod doors;
 mod fabric;
 mod settings;
 mod transparent;
@@ -22,6 +24,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::fabric_worker::FaultArgs;
+pub(crate) use fabric::PACKETS_IN_FABRICS;
 use fanin_terminal::log::{self, LogFormat};
 use settings::Settings;
 
@@ -34,7 +37,7 @@ use settings::Settings;
 pub struct SwitchArgs {
     /// Be one of the switches of the fabric that this file describes: it forwards packets by its ports, and jobs are announced to it.
     #[arg(long, value_name = "FABRIC.toml", requires = "name", conflicts_with_all = ["config", "listen", "data_ports",
-        "keys", "open", "packets", "connections_max", "patience_max", "drain_timeout", "xdp", "check"])]
+        "keys", "open", "connections_max", "patience_max", "drain_timeout", "xdp", "check"])]
     pub fabric: Option<PathBuf>,
     /// Which of the fabric's switches, as leaf0.
     #[arg(long, requires = "fabric")]
@@ -57,6 +60,9 @@ pub struct SwitchArgs {
     /// Everybody who reaches the port may join, and needs no token. Where the switch listens on loopback only, that needs not be said.
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub open: Option<String>,
+    /// TLS of control connections.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// What is done for packets: none; mac, so that nobody else can make or alter one; seal, so that nobody else can read one either. By
     /// default none on loopback and with --xdp, and else seal, which takes less time than mac.
     #[arg(long, value_name = "none|mac|seal")]
@@ -97,10 +103,27 @@ pub struct SwitchArgs {
     pub until_stdin_ends: bool,
 }
 
+/// How control connections come in, of switches and managers.
+#[derive(Args, Clone, Debug)]
+pub struct TlsArgs {
+    /// Control connections are TLS 1.3 with the certificate in this file (PEM), which is read again when it changes. See `fanin tls`.
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<String>,
+    /// The private key of --tls-cert (PEM).
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<String>,
+    /// Who may come, if not everybody: whoever has a certificate of the CA in this file, or the one with this fingerprint (mutual TLS).
+    #[arg(long, value_name = "FILE|sha256:HEX")]
+    pub tls_clients: Option<String>,
+    /// Whether control connections may be plain. It has to be said where tokens go over a network (--keys beyond loopback) without a certificate.
+    #[arg(long, value_name = "tls|plain")]
+    pub control: Option<String>,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   fanin switch                                        for processes of this machine, at 127.0.0.1:7700
-  fanin switch --listen 0.0.0.0:7700 --keys keys.toml --http 127.0.0.1:9470
+  fanin switch --listen 0.0.0.0:7700 --keys keys.toml --tls-cert tls/agg.pem --tls-key tls/agg.key --http 127.0.0.1:9470
   fanin switch --config switch.toml --check
   fanin switch --fabric FABRIC.toml --name leaf0      one of several, as docs/fabric.md says
   fanin switch --transparent eth1,eth2,eth3,eth4      layer 2, sums inside TCP connections, as docs/transparent.md says

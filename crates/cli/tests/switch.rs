@@ -192,7 +192,7 @@ fn every_setting_and_its_default_are_documented_and_can_be_given_in_both_ways() 
         );
         assert!(good(&folder, &["switch", "--help"]).contains(&format!("--{}", name.replace('_', "-"))));
     }
-    assert_eq!(count, 12);
+    assert_eq!(count, 16);
     // What is printed is a config file that says the same.
     let config = &blocks("toml")[0];
     fs::write(folder.join("a.toml"), config).unwrap();
@@ -213,6 +213,8 @@ fn settings_that_make_no_sense_are_refused_with_their_value_and_what_is_expected
         ("--patience-max", "0s", "a time from 1ms"),
         ("--drain-timeout", "90000s", "a time from 0s to 86400s"),
         ("--log-format", "xml", "text or json"),
+        ("--tls-clients", "sha256:12", "a file of a CA's certificates (PEM), or sha256:FINGERPRINT"),
+        ("--control", "maybe", "tls or plain"),
     ] {
         let said = refused(&folder, &["switch", option, value]);
         assert!(said.contains(&format!("{option} {value}: expected {expected}")), "{said}");
@@ -442,7 +444,7 @@ fn who_may_join_is_said_where_others_can_ask() {
     assert!(said.contains("--keys FILE") && said.contains("--open"), "{said}");
     let keys = keys(&folder).display().to_string();
     assert!(refused(&folder, &["switch", "--keys", &keys, "--open"]).contains("expected one of them"));
-    for arguments in [&["--open"][..], &["--keys", &keys]] {
+    for arguments in [&["--open"][..], &["--keys", &keys, "--control", "plain"]] {
         let arguments = [&["--listen", "0.0.0.0:0"], arguments].concat();
         let mut switch = Switch::start(&folder, &arguments);
         let control: SocketAddr = switch.line().strip_prefix("ranks join at ").unwrap().parse().unwrap();
@@ -517,8 +519,9 @@ fn every_key_of_a_config_file_changes_what_a_switch_does() {
     let said = refused(&folder, &["switch", "--config", "switch.toml"]);
     let known: BTreeSet<&str> = said.split("there are ").nth(1).unwrap().split(", ").collect();
     let probes = probes(&folder, free_port(), free_port());
-    // Of `open` see below: it says who may join where others than processes of this machine can ask.
-    assert_eq!(known, probes.iter().map(|probe| probe.name).chain(["open"]).collect());
+    // Of `open` see above: it says who may join where others than processes of this machine can ask. Of the last four see crates/cli/tests/tls.rs.
+    let others = ["open", "tls_cert", "tls_key", "tls_clients", "control"];
+    assert_eq!(known, probes.iter().map(|probe| probe.name).chain(others).collect());
     for Probe { name, value, seen } in probes {
         let see = |config: String| {
             fs::write(folder.join("switch.toml"), config).unwrap();

@@ -106,7 +106,7 @@ impl Communicator {
         let survival = match (&runner, &path) {
             (Runner::Switch, Path::Memory(_)) => Survival::Memory,
             // Without the switch there is nobody to make keys, or to look at tokens.
-            (Runner::Switch, _) if may_fall_back(&config, Wanted::DENSE) && joined.admitted.keys.is_empty() && config.token.is_none() => {
+            (Runner::Switch, _) if may_fall_back(&config, Wanted::DENSE) && joined.admitted.keys.is_empty() && !config.is_guarded() => {
                 Survival::ResumeOrHosts
             }
             (Runner::Switch | Runner::Manager, _) => Survival::Resume,
@@ -160,6 +160,8 @@ impl Communicator {
                 transport,
                 system: None,
                 fabric_host: None,
+                // They meet on loopback.
+                tls: None,
                 ..ranks.clone()
             },
             Runner::RANK_0,

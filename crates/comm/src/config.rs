@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use fanin_channel::{ClientTls, Identity};
 use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, Token, WORLD_MAX};
 use fanin_core::{CollectiveKind, ReproducibleBy, units};
 use fanin_net::FaultPlan;
@@ -204,6 +205,9 @@ pub struct Config {
     pub fabric_host: Option<String>,
     /// What gives this rank the right to join, where the switch asks for it: a token, or `@` and the file that it is read from at each join.
     pub token: Option<Token>,
+    /// By what the switch is known to which control connections go by TLS; without it they go as they are. Where rank 0 runs the switch, every rank
+    /// is known by the same, and has an identity.
+    pub tls: Option<ClientTls>,
     /// Injected faults of what this rank sends by UDP, and the switch if it runs in this process: for tests and demonstrations.
     pub faults: FaultPlan,
     /// Where notices go.
@@ -240,6 +244,7 @@ impl Config {
             fallback: None,
             fabric_host: None,
             token: None,
+            tls: None,
             faults: FaultPlan::default(),
             notices: Notices::default(),
             interrupt: Interrupt::default(),
@@ -352,6 +357,7 @@ impl Config {
         }
         config.fabric_host = first(&["FANIN_FABRIC_HOST"]).map(|(_, value)| value);
         config.token = first(&["FANIN_TOKEN"]).map(|(_, value)| Token(value.trim().to_owned()));
+        config.tls = tls(&first)?;
         config.check()?;
         Ok(config)
     }
@@ -393,6 +399,31 @@ impl Config {
         Err(ConfigError::Value { what, value: time.as_secs_f64().to_string(), expected: timeouts() })
     }
 
+    /// A rank that is to run a switch for others has nothing to be known by.
+    pub(crate) fn no_identity() -> ConfigError {
+        let expected =
+            "a certificate and its key (FANIN_TLS_CERT, FANIN_TLS_KEY): rank 0 runs the switch, and ranks know each other by theirs";
+        ConfigError::Value { what: "tls_cert", value: "none".into(), expected: expected.into() }
+    }
+
+    /// Whether somebody is to look who joins, and so not anybody may take the switch's place.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.token.is_some() || self.tls.is_some()
+    }
+
+    /// Whether the files of certificates can be read, and are there where they are needed.
+    fn check_tls(&self) -> Result<(), ConfigError> {
+        let Some(tls) = &self.tls else { return Ok(()) };
+        if tls.identity.is_none() && matches!(self.meeting, Meeting::Rendezvous(_)) {
+            return Err(Config::no_identity());
+        }
+        let wrong = |expected| ConfigError::Value { what: "tls", value: tls.trusted.to_string(), expected };
+        if let Some(name) = &tls.name {
+            tls.server_name(name).map_err(wrong)?;
+        }
+        tls.config().map(drop).map_err(|error| wrong(format!("files that can be read ({error})")))
+    }
+
     /// Whether the values make sense together.
     ///
     /// # Errors
@@ -417,6 +448,7 @@ impl Config {
         {
             return wrong("token", format!("@{path}"), format!("a token, or `@` and a file that can be read ({error})"));
         }
+        self.check_tls()?;
         if self.operators.len() > OPERATORS_MAX {
             return wrong("operators", format!("{} of them", self.operators.len()), format!("at most {OPERATORS_MAX}"));
         }
@@ -472,6 +504,31 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// By what a switch is known, where variables say that.
+///
+/// # Errors
+/// [`ConfigError`] for one that makes no sense, or that is there without another.
+pub(crate) fn tls_of(get: impl Fn(&str) -> Option<String>) -> Result<Option<ClientTls>, ConfigError> {
+    tls(&|names: &[&'static str]| names.iter().find_map(|&name| Some((name, get(name).filter(|value| !value.is_empty())?))))
+}
+
+fn tls(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>) -> Result<Option<ClientTls>, ConfigError> {
+    let identity = match (first(&["FANIN_TLS_CERT"]), first(&["FANIN_TLS_KEY"])) {
+        (Some((_, certificate)), Some((_, key))) => Some(Identity { certificate: certificate.into(), key: key.into() }),
+        (Some((set, _)), None) => return Err(ConfigError::missing("FANIN_TLS_KEY", set)),
+        (None, Some((set, _))) => return Err(ConfigError::missing("FANIN_TLS_CERT", set)),
+        (None, None) => None,
+    };
+    let name = first(&["FANIN_TLS_NAME"]);
+    let Some((what, value)) = first(&["FANIN_TLS"]) else {
+        // What is said of TLS is never passed over in silence.
+        let set = name.map(|(set, _)| set).or(identity.map(|_| "FANIN_TLS_CERT"));
+        return set.map_or(Ok(None), |set| Err(ConfigError::missing("FANIN_TLS", set)));
+    };
+    let trusted = value.parse().map_err(|expected| ConfigError::Value { what, value, expected })?;
+    Ok(Some(ClientTls { trusted, name: name.map(|(_, name)| name), identity }))
 }
 
 fn meeting(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>, world: u32) -> Result<Meeting, ConfigError> {

@@ -1,16 +1,20 @@
 //! A switch in this process for jobs of which it is rank 0, where the port is not known beforehand.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fanin_channel::{ClientTls, ServerTls};
 use fanin_daemon::DaemonHandle;
 use fanin_net::FaultPlan;
 
+use crate::config::{self, Config};
 use crate::error::CommError;
 use crate::meeting;
+use crate::reach;
 
 /// How often it is looked whether ranks have left.
 const LOOK: Duration = Duration::from_millis(1);
@@ -37,7 +41,30 @@ impl Host {
     /// # Errors
     /// [`CommError::System`], where nobody can listen there.
     pub fn start(listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
-        let daemon = meeting::embedded_switch(listen, linger, FaultPlan::default())?;
+        Host::start_with(listen, linger, None)
+    }
+
+    /// As [`Host::start`], for ranks that go to it by TLS where settings of these names, or the environment behind them, say so: `FANIN_TLS` and its
+    /// like. It is known by this process's identity, and knows ranks by what they know it by.
+    ///
+    /// # Errors
+    /// As [`Host::start`]; what is said of TLS makes no sense, or there is no identity.
+    pub fn start_by(given: &BTreeMap<&'static str, String>, listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
+        let variable = |name: &str| given.get(name).cloned().or_else(|| std::env::var(name).ok());
+        Host::start_as(config::tls_of(variable)?.as_ref(), listen, linger)
+    }
+
+    /// As [`Host::start_by`], with settings that were read.
+    pub(crate) fn start_as(tls: Option<&ClientTls>, listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
+        let server = tls.and_then(reach::server_of);
+        if tls.is_some() && server.is_none() {
+            return Err(Config::no_identity().into());
+        }
+        Host::start_with(listen, linger, server)
+    }
+
+    fn start_with(listen: SocketAddr, linger: Duration, tls: Option<ServerTls>) -> Result<Self, CommError> {
+        let daemon = meeting::embedded_switch(listen, linger, (FaultPlan::default(), tls))?;
         Ok(Host { address: daemon.control_address(), daemon: Some(daemon), linger })
     }
 

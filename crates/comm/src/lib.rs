@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`config`] | [`Config`]: who takes part, where ranks meet; the environment |
 //! | `meeting` | joining: control connection, embedded switch, which path vectors take |
+//! | `reach` | how control connections go: as they are, or by TLS |
 //! | `link` | the control connection of a running job: liveness, reasons of failures |
 //! | `communicator` | [`Communicator`]: the collectives |
 //! | `core` | what a call needs, shared by callers and threads |
@@ -40,6 +41,7 @@ mod meeting;
 mod own_time;
 mod path;
 mod queue;
+mod reach;
 mod reproducible;
 mod runner;
 mod sparse;
@@ -54,6 +56,7 @@ pub use communicator::Communicator;
 pub use config::{Config, ConfigError, Fallback, Interrupt, Meeting, Notices, SparsePath, Transport, VARIABLES};
 pub use element::Element;
 pub use error::CommError;
+pub use fanin_channel::{ClientTls, Identity, Trusted};
 pub use fanin_control::FailureKind;
 pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank, ReproducibleBy, UnknownName};
 pub use fanin_net::FaultPlan;

@@ -8,12 +8,13 @@ mod fabric;
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fanin_channel::Stream;
 use fanin_control::{
     ALIVE_INTERVAL_MS, Admitted, Attach, ByHosts, CallDescription, ClientError, ClientMessage, ClientSession, Failed, FailureKind, Join,
     SILENCE_MS_MIN, SwitchMessage, Token, encode,
@@ -27,6 +28,7 @@ use crate::error::CommError;
 use crate::lock::locked;
 use crate::meeting::{self, Knock, Place};
 use crate::own_time::{self, Stop};
+use crate::reach::Reach;
 use crate::runner::{Loss, Runner};
 use crate::standby::Standby;
 
@@ -94,7 +96,7 @@ struct Ticket {
 
 /// A connection on which a job has been started.
 pub(crate) struct Opened {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     pub(crate) session: ClientSession,
     pub(crate) join: Join,
     pub(crate) admitted: Admitted,
@@ -153,6 +155,8 @@ pub(crate) struct Link {
     /// How the switch was lost, while it is looked for.
     lost: Mutex<Option<String>>,
     ticket: Mutex<Ticket>,
+    /// How its switch is gone to.
+    reach: Reach,
     /// What gives the right to come back.
     token: Option<Token>,
     /// Takes the job up again if no call runs.
@@ -160,8 +164,8 @@ pub(crate) struct Link {
     /// Another life of the switch has answered: whoever has the engine takes the job up again.
     restarted: Arc<AtomicBool>,
     /// The connection on which that was done, for the control thread.
-    fresh: Mutex<Option<(TcpStream, ClientSession)>>,
-    writer: Mutex<TcpStream>,
+    fresh: Mutex<Option<(Stream, ClientSession)>>,
+    writer: Mutex<Stream>,
     /// Set with `failure`, so that waiting loops need no lock.
     failed: Arc<AtomicBool>,
     failure: Mutex<Option<CommError>>,
@@ -211,11 +215,12 @@ impl Link {
             looked: Mutex::new(None),
             lost: Mutex::new(None),
             ticket: Mutex::new(Ticket { join, admitted, switch_instance }),
+            reach: Reach::of(config),
             token: config.token.clone(),
             idle: OnceLock::new(),
             restarted: Arc::default(),
             fresh: Mutex::new(None),
-            writer: Mutex::new(stream.try_clone().map_err(broken)?),
+            writer: Mutex::new(stream.clone()),
             failed: Arc::default(),
             failure: Mutex::new(None),
             closing: AtomicBool::new(false),
@@ -225,7 +230,7 @@ impl Link {
             done: Mutex::default(),
             waker: Mutex::new(None),
         });
-        if survival.has_hosts() {
+        if link.keeps_standby() {
             link.keep_standby(&stream);
         }
         let mine = link.clone();
@@ -269,14 +274,12 @@ impl Link {
         let is_home = self.is_home();
         let by_hosts = admitted.by_hosts.clone();
         *locked(&self.ticket) = Ticket { join, admitted, switch_instance };
-        if let Ok(writer) = stream.try_clone() {
-            *locked(&self.writer) = writer;
-        }
+        *locked(&self.writer) = stream.clone();
         *locked(&self.fresh) = Some((stream, session));
         *locked(&self.lost) = None;
         self.restarted.store(false, Ordering::Release);
         if is_home
-            && self.survival.has_hosts()
+            && self.keeps_standby()
             && let Some((stream, _)) = &*locked(&self.fresh)
         {
             self.keep_standby(stream);
@@ -442,11 +445,11 @@ impl Link {
         if !self.closing.swap(true, Ordering::AcqRel) {
             let _ = self.send(&ClientMessage::Leave { operation: next });
             // Reading ends at once, and with it the thread; what was written still arrives.
-            let _ = locked(&self.writer).shutdown(Shutdown::Both);
+            let _ = locked(&self.writer).shutdown();
         }
     }
 
-    fn run(&self, mut stream: TcpStream, mut session: ClientSession) {
+    fn run(&self, mut stream: Stream, mut session: ClientSession) {
         loop {
             let end = self.talk(&mut stream, &mut session);
             *locked(&self.looked) = None;
@@ -475,7 +478,7 @@ impl Link {
         self.closing.load(Ordering::Acquire) || self.has_failed()
     }
 
-    fn talk(&self, stream: &mut TcpStream, session: &mut ClientSession) -> End {
+    fn talk(&self, stream: &mut Stream, session: &mut ClientSession) -> End {
         let mut bytes = vec![0; 16 << 10];
         let (mut heard, mut said, mut sequence) = (Instant::now(), Instant::now(), 0);
         // Where hosts can go on by themselves they do so before ranks have waited too long for one another.
@@ -528,7 +531,7 @@ impl Link {
     }
 
     /// The switch is lost: tries to find it again for as long as ranks wait for each other.
-    fn find_again(&self, why: &Loss) -> Option<(TcpStream, ClientSession)> {
+    fn find_again(&self, why: &Loss) -> Option<(Stream, ClientSession)> {
         if self.is_over() {
             return None;
         }
@@ -547,7 +550,7 @@ impl Link {
         self.notices.tell(&format!("job {:?}: {lost}; {again} {seconds:.1} s", self.job));
         let (begun, deadline) = (Instant::now(), Instant::now() + self.patience);
         while !self.is_over() && Instant::now() < deadline {
-            match meeting::knock(address, KNOCK_LIMIT) {
+            match meeting::knock(&self.reach, address, KNOCK_LIMIT) {
                 Ok(knock) if knock.switch_instance == locked(&self.ticket).switch_instance => {
                     if let Some(found) = self.attach(knock) {
                         *locked(&self.lost) = None;
@@ -586,9 +589,14 @@ impl Link {
         *locked(&self.place) = Place { address: self.home, runner: self.home_runner.clone(), by_hosts: self.home_by_hosts.clone() };
     }
 
+    /// Whether rank 0 is a place for the job where its switch is gone. Where the switch is known by a certificate, rank 0 has none to be known by.
+    fn keeps_standby(&self) -> bool {
+        self.survival.has_hosts() && !self.reach.is_sealed()
+    }
+
     /// Whether there is a place for the job besides its switch.
     fn may_go_elsewhere(&self) -> bool {
-        self.survival.has_hosts() && self.is_home() && (self.rank == 0 || locked(&self.standby_at).is_some())
+        self.keeps_standby() && self.is_home() && (self.rank == 0 || locked(&self.standby_at).is_some())
     }
 
     /// The job could not be joined again at `place`: whether there is another one to try.
@@ -634,7 +642,7 @@ impl Link {
         }
         let mut standby = locked(&self.standby);
         let reserved = standby.take()?;
-        match reserved.start(self.home, self.patience, self.gone_on.fetch_add(1, Ordering::Relaxed)) {
+        match reserved.start((&self.reach, self.home), self.patience, self.gone_on.fetch_add(1, Ordering::Relaxed)) {
             Ok(running) => Some(standby.insert(running).address()),
             Err(error) => {
                 self.notices.tell(&format!("job {:?}: cannot go on by hosts alone: {error}", self.job));
@@ -646,11 +654,11 @@ impl Link {
     /// Another rank: whether rank 0 lets others come.
     fn find_standby(&self) -> Option<SocketAddr> {
         let address = (*locked(&self.standby_at))?;
-        meeting::knock(address, STANDBY_KNOCK_LIMIT).ok().map(|_| address)
+        meeting::knock(&self.reach, address, STANDBY_KNOCK_LIMIT).ok().map(|_| address)
     }
 
     /// Rank 0 keeps an address where ranks meet if they lose their switch, and tells the others.
-    fn keep_standby(&self, stream: &TcpStream) {
+    fn keep_standby(&self, stream: &Stream) {
         if self.rank != 0 {
             return;
         }
@@ -677,7 +685,7 @@ impl Link {
     }
 
     /// The same switch, which still knows the job: only the connection is new.
-    fn attach(&self, knock: Knock) -> Option<(TcpStream, ClientSession)> {
+    fn attach(&self, knock: Knock) -> Option<(Stream, ClientSession)> {
         let Knock { mut stream, session, .. } = knock;
         let join = {
             let ticket = locked(&self.ticket);
@@ -686,12 +694,12 @@ impl Link {
             Join { attach: Some(Attach { instance: ticket.admitted.instance }), token, ..ticket.join.clone() }
         };
         stream.write_all(&encode(&ClientMessage::Join(Box::new(join)))).ok()?;
-        *locked(&self.writer) = stream.try_clone().ok()?;
+        *locked(&self.writer) = stream.clone();
         Some((stream, session))
     }
 
     /// Another life of the switch: whoever has the engine takes the job up again, a call that runs or this thread.
-    fn await_resumption(&self) -> Option<(TcpStream, ClientSession)> {
+    fn await_resumption(&self) -> Option<(Stream, ClientSession)> {
         self.restarted.store(true, Ordering::Release);
         if let Some(waker) = &*locked(&self.waker) {
             waker.wake();

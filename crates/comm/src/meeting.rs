@@ -5,13 +5,14 @@ pub(crate) mod fabric;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use fanin_channel::{HandshakeError, ServerTls, Stream};
 use fanin_control::{
     ALIVE_INTERVAL_MS, Admitted, ByHosts, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan,
     OperatorWish, ResumeState, SwitchMessage, Token, encode,
@@ -22,6 +23,7 @@ use fanin_net::shm::{Pool, Segment};
 use fanin_net::{FaultPlan, Socket, SocketConfig};
 use fanin_operator::CustomOperator;
 use fanin_systems::{SwitchMlParameters, System};
+use fanin_trust::Protection;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +32,7 @@ use crate::error::CommError;
 use crate::lock::locked;
 use crate::own_time::{self, Stop};
 use crate::path::layout;
+use crate::reach::{self, Reach};
 use crate::runner::{Loss, Runner};
 
 /// How often an address is tried at which nobody listens yet.
@@ -51,7 +54,7 @@ pub(crate) const SOFTWARE: &str = concat!("fanin ", env!("CARGO_PKG_VERSION"));
 
 /// A job that has been joined and started.
 pub(crate) struct Joined {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     pub(crate) session: ClientSession,
     /// What this rank has said when it joined.
     pub(crate) join: Join,
@@ -94,10 +97,12 @@ pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<J
     };
     let address = resolve(text, deadline)?;
     let embedded = match &config.meeting {
-        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address, config.timeout, switch_faults(config))?),
+        Meeting::Rendezvous(_) if config.rank == 0 => {
+            Some(embedded_switch(address, config.timeout, (switch_faults(config), config.tls.as_ref().and_then(reach::server_of)))?)
+        }
         _ => None,
     };
-    let stream = connect(config, address, whom, deadline)?;
+    let stream = connect(config, &Reach::of(config), (address, whom), deadline)?;
     let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
     let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()), embedded.is_some())?;
     let mut talk = Talk::new(config, stream, deadline, (address, runner));
@@ -118,7 +123,7 @@ pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<J
 
 /// A connection to a switch that may be another one than before; only greetings were exchanged.
 pub(crate) struct Knock {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     pub(crate) session: ClientSession,
     /// Which life of the switch answers.
     pub(crate) switch_instance: u64,
@@ -128,10 +133,9 @@ pub(crate) struct Knock {
 ///
 /// # Errors
 /// In words, where nobody does.
-pub(crate) fn knock(address: SocketAddr, limit: Duration) -> Result<Knock, String> {
+pub(crate) fn knock(reach: &Reach, address: SocketAddr, limit: Duration) -> Result<Knock, String> {
     let deadline = Instant::now() + limit;
-    let mut stream = TcpStream::connect_timeout(&address, limit).map_err(|error| error.to_string())?;
-    let _ = stream.set_nodelay(true);
+    let mut stream = reach.open(address, limit, &|| false).map_err(|error| error.to_string())?;
     stream.write_all(&ClientSession::greeting(SOFTWARE)).map_err(|error| error.to_string())?;
     let (mut session, mut bytes) = (ClientSession::new(), [0; 1 << 10]);
     loop {
@@ -152,7 +156,7 @@ pub(crate) fn knock(address: SocketAddr, limit: Duration) -> Result<Knock, Strin
 
 /// A job that goes on at a switch that was restarted.
 pub(crate) struct Rejoined {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     pub(crate) session: ClientSession,
     pub(crate) join: Join,
     pub(crate) admitted: Admitted,
@@ -191,8 +195,9 @@ impl From<CommError> for NotRejoined {
 pub(crate) fn rejoin(config: &Config, place: &Place, resume: &ResumeState) -> Result<Rejoined, NotRejoined> {
     let deadline = Instant::now() + config.timeout;
     let whom = if place.runner.is_rank() { "rank 0" } else { "the switch" };
+    let reach = Reach::of(config);
     loop {
-        let stream = connect(config, place.address, whom, deadline)?;
+        let stream = connect(config, &reach, (place.address, whom), deadline)?;
         let mut talk = Talk::new(config, stream, deadline, (place.address, &place.runner));
         match talk.rejoin(resume, place) {
             Ok((join, admitted, socket, plans)) => {
@@ -254,13 +259,21 @@ static EMBEDDED: Mutex<BTreeMap<SocketAddr, Weak<DaemonHandle>>> = Mutex::new(BT
 ///
 /// # Errors
 /// [`CommError::System`], where nobody can listen there.
-pub(crate) fn embedded_switch(address: SocketAddr, linger: Duration, faults: FaultPlan) -> Result<Arc<DaemonHandle>, CommError> {
+pub(crate) fn embedded_switch(
+    address: SocketAddr,
+    linger: Duration,
+    (faults, tls): (FaultPlan, Option<ServerTls>),
+) -> Result<Arc<DaemonHandle>, CommError> {
     let mut running = locked(&EMBEDDED);
     if let Some(daemon) = running.get(&address).and_then(Weak::upgrade) {
         return Ok(daemon);
     }
     let mut daemon = embedded_config(address, linger);
     daemon.faults = faults;
+    if tls.is_some() {
+        // Who wants nobody to read what is said wants nobody to read or to alter vectors; their keys are safe on the way to the ranks.
+        (daemon.tls, daemon.packets) = (tls, Protection::Seal);
+    }
     let daemon = fanin_daemon::Daemon::start(daemon)
         .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
     let daemon = Arc::new(daemon);
@@ -289,38 +302,26 @@ fn given_up(config: &Config) -> CommError {
     CommError::Failed { job: config.job.clone(), text, suspect_rank: Some(config.rank), kind: Some(FailureKind::Aborted) }
 }
 
-fn connect(config: &Config, address: SocketAddr, whom: &'static str, deadline: Instant) -> Result<TcpStream, CommError> {
+/// Goes to where a job meets, and tries again as long as nobody is there.
+fn connect(config: &Config, reach: &Reach, (address, whom): (SocketAddr, &'static str), deadline: Instant) -> Result<Stream, CommError> {
     loop {
         if config.interrupt.is_wanted() {
             return Err(given_up(config));
         }
         let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), CONNECT_LIMIT);
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) if is_to_itself(&stream) => give_up(&stream),
-            Ok(stream) => {
-                stream.set_nodelay(true).map_err(CommError::system("the control connection"))?;
-                return Ok(stream);
+        match reach.open(address, left, &|| config.interrupt.is_wanted()) {
+            Ok(stream) => return Ok(stream),
+            // The two do not trust each other: nothing changes by trying again.
+            Err(HandshakeError::Refused(why)) => {
+                return Err(CommError::Refused { rank: config.rank, text: format!("{whom} at {address}: {why}") });
             }
             Err(error) if Instant::now() >= deadline => {
                 let (rank, seconds, reason) = (config.rank, config.timeout.as_secs_f64(), error.to_string());
                 return Err(CommError::Unreachable { rank, whom, address, seconds, reason });
             }
             // Nobody listens there yet.
-            Err(_) => thread::sleep(RETRY),
+            Err(HandshakeError::Io(_)) => thread::sleep(RETRY),
         }
-    }
-}
-
-/// Who calls a port of this host at which nobody listens may, sooner or later, call from just that port: TCP then connects the socket to
-/// itself, and the switch cannot have its port back.
-fn is_to_itself(stream: &TcpStream) -> bool {
-    matches!((stream.local_addr(), stream.peer_addr()), (Ok(here), Ok(there)) if here == there)
-}
-
-/// Closes a connection at once: its port is free, without the minute that TCP else keeps it.
-fn give_up(stream: &TcpStream) {
-    if let Err(error) = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)) {
-        tracing::debug!(%error, "the port of a connection to itself stays taken for a while");
     }
 }
 
@@ -415,7 +416,7 @@ enum Offer {
 /// A connection on which the job is not yet started.
 struct Talk<'a> {
     config: &'a Config,
-    stream: TcpStream,
+    stream: Stream,
     session: ClientSession,
     deadline: Instant,
     /// Where the switch is, and who runs it.
@@ -435,7 +436,7 @@ struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    fn new(config: &'a Config, stream: TcpStream, deadline: Instant, switch: (SocketAddr, &'a Runner)) -> Self {
+    fn new(config: &'a Config, stream: Stream, deadline: Instant, switch: (SocketAddr, &'a Runner)) -> Self {
         let session = ClientSession::new();
         Talk {
             config,
@@ -680,27 +681,5 @@ impl<'a> Talk<'a> {
             Offer::At { .. } if self.config.transport == Transport::Udp => Err("UDP was asked for".into()),
             Offer::At { path, nonce } => Segment::open(&path, layout::of(self.config.world), nonce).map_err(|error| error.to_string()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, socket};
-
-    #[test]
-    fn a_connection_of_a_port_to_itself_is_known_and_gives_the_port_back() {
-        let nowhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        bind(&socket, &nowhere).unwrap();
-        let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
-        connect(&socket, &address).unwrap();
-        let stream = TcpStream::from(socket);
-        assert!(is_to_itself(&stream));
-        give_up(&stream);
-        drop(stream);
-        let listener = std::net::TcpListener::bind(address).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert!(!is_to_itself(&client));
     }
 }

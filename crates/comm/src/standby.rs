@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, lis
 use crate::config::TIMEOUT_MAX;
 use crate::error::CommError;
 use crate::meeting::{embedded_config, knock};
+use crate::reach::Reach;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1_024;
@@ -72,7 +73,7 @@ impl Standby {
     ///
     /// # Errors
     /// [`CommError::System`], where the kernel has no room for it.
-    pub(crate) fn start(self, switch: SocketAddr, timeout: Duration, looks: u32) -> Result<Self, CommError> {
+    pub(crate) fn start(self, (reach, switch): (&Reach, SocketAddr), timeout: Duration, looks: u32) -> Result<Self, CommError> {
         let (socket, address) = match self {
             running @ Standby::Running(_) => return Ok(running),
             Standby::Reserved(socket, address) => (socket, address),
@@ -83,10 +84,10 @@ impl Standby {
         let daemon = Daemon::start_at(TcpListener::from(socket), embedded_config(address, timeout.min(TIMEOUT_MAX)));
         let daemon = Arc::new(daemon.map_err(|error| failed(error.to_string()))?);
         let ends = Arc::new(AtomicBool::new(false));
-        let (told, over) = (daemon.remote(), ends.clone());
+        let (told, over, reach) = (daemon.remote(), ends.clone(), reach.clone());
         let watcher = thread::Builder::new()
             .name("fanin-standby".into())
-            .spawn(move || look_for(switch, looks, &over, || told.send_back()))
+            .spawn(move || look_for((&reach, switch), looks, &over, || told.send_back()))
             .map_err(CommError::system("a thread that looks for the switch"))?;
         Ok(Standby::Running(Running { daemon, address, ends, watcher: Some(watcher) }))
     }
@@ -98,7 +99,7 @@ impl Standby {
 }
 
 /// Calls `found` whenever the switch answers, again and again, until it is over.
-fn look_for(switch: SocketAddr, looks: u32, over: &AtomicBool, found: impl Fn()) {
+fn look_for((reach, switch): (&Reach, SocketAddr), looks: u32, over: &AtomicBool, found: impl Fn()) {
     let mut pause = LOOK.saturating_mul(1 << looks.min(6)).min(LOOK_MAX);
     loop {
         let begun = Instant::now();
@@ -108,7 +109,7 @@ fn look_for(switch: SocketAddr, looks: u32, over: &AtomicBool, found: impl Fn())
             }
             thread::sleep(TICK);
         }
-        if knock(switch, KNOCK_LIMIT).is_ok() {
+        if knock(reach, switch, KNOCK_LIMIT).is_ok() {
             found();
             pause = (pause * 2).min(LOOK_MAX);
         }

@@ -16,6 +16,13 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FANIN_FABRIC", "HOST:PORT of the manager of a fabric of several switches (`fanin manager`)"),
     ("FANIN_FABRIC_HOST", "the host of the fabric that this process is; by default the one at its address"),
     ("FANIN_TOKEN", "what gives the right to join, where the switch asks for it: a token (`fanin token issue`), or @FILE"),
+    (
+        "FANIN_TLS",
+        "by what the switch is known, and control connections are TLS: the file of its CA's certificates (PEM), or sha256:FINGERPRINT of its own",
+    ),
+    ("FANIN_TLS_NAME", "the name that the switch's certificate must have; by default HOST of where ranks meet"),
+    ("FANIN_TLS_CERT", "the file of this rank's certificate (PEM), where the switch asks for one or rank 0 runs it"),
+    ("FANIN_TLS_KEY", "the file of the private key of FANIN_TLS_CERT (PEM)"),
     ("FANIN_SYSTEM", "the system that sums in a fabric, as canary or tree; auto"),
     ("FANIN_FALLBACK", "ring or error: what becomes of a job whose switch or fabric does not take it, or whose switch is gone; ring"),
     ("FANIN_RENDEZVOUS", "HOST:PORT where rank 0 listens if there is no switch; else MASTER_ADDR:(MASTER_PORT + 1)"),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fanin_channel::{ClientTls, ServerTls};
 use fanin_control::{FABRIC_BYTES_MAX, FabricFile, JobsConfig, PATIENCE_MS_MAX};
 use fanin_fabric::Fabric;
 use fanin_net::FaultPlan;
@@ -37,10 +38,14 @@ pub struct DaemonConfig {
     pub faults: FaultPlan,
     /// The file of the keys whose tokens admit ranks; without one everybody may join.
     pub keys: Option<PathBuf>,
+    /// The certificate by which control connections are TLS; without one they are as they are, and everybody on the way can read them.
+    pub tls: Option<ServerTls>,
     /// What is done for packets of jobs that this switch sums for. Their keys are of one life of the switch.
     pub packets: Protection,
     /// The fabric whose switches sum, where this is its manager: it sums nothing by itself, and opens no sockets for vectors.
     pub fabric: Option<Managed>,
+    /// By what the manager of a fabric knows its switches, where it talks to them by TLS.
+    pub to_switches: Option<ClientTls>,
     /// A rank of this process whose socket says the same ([`fanin_net::SocketConfig::nearby`]) is reached through memory.
     pub nearby: bool,
     /// Devices at whose entrance a program in the kernel sums for jobs that it can take; none without. Packets are no longer than such a
@@ -59,8 +64,10 @@ impl DaemonConfig {
             jobs,
             faults: FaultPlan::default(),
             keys: None,
+            tls: None,
             packets: Protection::None,
             fabric: None,
+            to_switches: None,
             nearby: false,
             xdp: Vec::new(),
         }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fanin_control::{ClientMessage, ConnectionId, Decoder, FrameError};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Notify, mpsc};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
+
+use crate::entrance::{Arrived, Entered};
 
 /// How many messages may wait for a rank that does not read, and how many bytes. One that is further behind has lost its connection.
 const OUTBOX_MESSAGES: usize = 4_096;
@@ -38,6 +38,8 @@ const READ_BYTES: usize = 16 << 10;
 pub(crate) enum ConnectionEvent {
     Message(ClientMessage),
     Garbage(FrameError),
+    /// It has not come in by TLS, for this reason.
+    Unwanted(String),
     Closed,
 }
 
@@ -57,6 +59,8 @@ pub(crate) struct Outbox {
     own: Arc<AtomicUsize>,
     all: Arc<AtomicUsize>,
     cut: Arc<Notify>,
+    /// Gone with the outbox: a handshake ends then.
+    _is_wanted: oneshot::Sender<()>,
 }
 
 /// A message that waits, counted for as long as it does.
@@ -101,15 +105,55 @@ impl Outbox {
 }
 
 /// Serves a connection until both sides are done.
-pub(crate) fn serve(id: ConnectionId, stream: TcpStream, events: Events, shares: &Shares) -> Outbox {
+pub(crate) fn serve(id: ConnectionId, arrived: Arrived, events: Events, shares: &Shares) -> Outbox {
     let (outbox, messages) = mpsc::channel(OUTBOX_MESSAGES);
-    // Control messages are short and each one matters now.
-    let _ = stream.set_nodelay(true);
-    let (from, to) = stream.into_split();
     let incoming = Incoming { all: shares.incoming.clone(), bytes: 0 };
     let cut = Arc::new(Notify::new());
     let is_cut = cut.clone();
+    let (is_wanted, unwanted) = oneshot::channel();
     tokio::spawn(async move {
+        let entered = tokio::select! {
+            entered = arrived.enter() => entered,
+            // Nothing was said on it, and nothing need be.
+            _ = unwanted => return,
+        };
+        let talk = Talk { id, events, incoming, messages, is_cut };
+        match entered {
+            Entered::Plain(stream) => {
+                let (from, to) = stream.into_split();
+                talk.run(from, to).await;
+            }
+            Entered::Sealed(stream) => {
+                let (from, to) = tokio::io::split(stream);
+                talk.run(from, to).await;
+            }
+            Entered::Unsealed(stream, why) => {
+                let (from, to) = stream.into_split();
+                talk.turn_away(from, to, why).await;
+            }
+            // Nobody may be listening any more, and then it does not matter.
+            Entered::Not(why) => {
+                let _ = talk.events.send((id, ConnectionEvent::Unwanted(why))).await;
+                let _ = talk.events.send((id, ConnectionEvent::Closed)).await;
+            }
+            Entered::Gone => drop(talk.events.send((id, ConnectionEvent::Closed)).await),
+        }
+    });
+    Outbox { messages: outbox, own: Arc::default(), all: shares.outgoing.clone(), cut, _is_wanted: is_wanted }
+}
+
+/// A connection on which messages can be said.
+struct Talk {
+    id: ConnectionId,
+    events: Events,
+    incoming: Incoming,
+    messages: mpsc::Receiver<Queued>,
+    is_cut: Arc<Notify>,
+}
+
+impl Talk {
+    async fn run(self, from: impl AsyncRead + Unpin, to: impl AsyncWrite + Unpin) {
+        let Talk { id, events, incoming, messages, is_cut } = self;
         let reading = read(id, from, events, incoming);
         let writing = write(to, messages);
         tokio::pin!(reading, writing);
@@ -118,8 +162,19 @@ pub(crate) fn serve(id: ConnectionId, stream: TcpStream, events: Events, shares:
             () = &mut writing => drop(timeout(LINGER, reading).await),
             () = is_cut.notified() => {}
         }
-    });
-    Outbox { messages: outbox, own: Arc::default(), all: shares.outgoing.clone(), cut }
+    }
+
+    /// Tells the other side what it should have done. What it says is not heard.
+    async fn turn_away(self, mut from: impl AsyncRead + Unpin, to: impl AsyncWrite + Unpin, why: String) {
+        let Talk { id, events, messages, .. } = self;
+        let mut buffer = vec![0; READ_BYTES];
+        let discarding = async { while from.read(&mut buffer).await.is_ok_and(|bytes| bytes > 0) {} };
+        if events.send((id, ConnectionEvent::Unwanted(why))).await.is_ok() {
+            // The reason comes by the outbox, which is closed behind it. Closing at once, with bytes unread, would destroy it.
+            let _ = timeout(WRITE_LIMIT, async { tokio::join!(write(to, messages), timeout(LINGER, discarding)) }).await;
+        }
+        let _ = events.send((id, ConnectionEvent::Closed)).await;
+    }
 }
 
 /// What a connection keeps of a message that is not whole.
@@ -146,7 +201,7 @@ impl Drop for Incoming {
 }
 
 /// Reads until the other side closes. What comes after an error is discarded.
-async fn read(id: ConnectionId, mut from: OwnedReadHalf, events: Events, mut incoming: Incoming) {
+async fn read(id: ConnectionId, mut from: impl AsyncRead + Unpin, events: Events, mut incoming: Incoming) {
     let (mut decoder, mut buffer, mut failed) = (Decoder::new(), vec![0; READ_BYTES], false);
     loop {
         let bytes = match from.read(&mut buffer).await {
@@ -186,10 +241,15 @@ async fn read(id: ConnectionId, mut from: OwnedReadHalf, events: Events, mut inc
 }
 
 /// Writes until there is nothing more to come.
-async fn write(mut to: OwnedWriteHalf, mut messages: mpsc::Receiver<Queued>) {
+async fn write(mut to: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Queued>) {
     let sent = async {
         while let Some(message) = messages.recv().await {
-            timeout(WRITE_LIMIT, to.write_all(&message.bytes)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            let leaving = async {
+                to.write_all(&message.bytes).await?;
+                // TLS keeps what the socket has no room for.
+                to.flush().await
+            };
+            timeout(WRITE_LIMIT, leaving).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         }
         to.shutdown().await
     };

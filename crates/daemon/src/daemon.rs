@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 
+use fanin_channel::Door;
 use fanin_control::jobs::Packets;
 use fanin_runtime::Statistics;
 use fanin_trust::{NoRandomness, Secret};
@@ -36,6 +37,9 @@ pub enum StartError {
     /// The keys cannot be read.
     #[error("{0}")]
     Keys(String),
+    /// A certificate, its key or a CA cannot be read.
+    #[error("{0}")]
+    Tls(String),
     /// There are no keys for packets.
     #[error("no keys for packets: {0}")]
     Randomness(#[from] NoRandomness),
@@ -66,6 +70,10 @@ impl Daemon {
     /// As [`Daemon::start`].
     pub fn start_at(control: TcpListener, mut config: DaemonConfig) -> Result<DaemonHandle, StartError> {
         let gate = config.keys.as_deref().map(Gate::open).transpose().map_err(StartError::Keys)?;
+        let door = config.tls.take().map(Door::open).transpose().map_err(StartError::Tls)?;
+        if let Some(tls) = &config.to_switches {
+            tls.config().map_err(StartError::Tls)?;
+        }
         config.jobs.wants_pass = gate.is_some();
         if !config.packets.is_none() {
             let protection = config.packets;
@@ -88,7 +96,7 @@ impl Daemon {
         let flag = draining.clone();
         let service = move || {
             let result: io::Result<Statistics> =
-                runtime.block_on(async { Service::open(config, (control, http), (plane, gate), flag)?.run(told).await });
+                runtime.block_on(async { Service::open(config, (control, http), plane, (door, gate), flag)?.run(told).await });
             if let Err(error) = &result {
                 tracing::error!(%error, "the switch has ended early");
             }

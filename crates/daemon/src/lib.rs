@@ -10,6 +10,7 @@
 //! | `compile` | operators that jobs bring along |
 //! | `connection` | one control connection |
 //! | `worker` | one job: its socket, its thread, its node |
+//! | `entrance` | how connections come in: as they are, or by TLS |
 //! | `gate` | who may join |
 //! | `http` | `/metrics` and `/healthz` |
 //! | `metrics` | what is measured, and under which names |
@@ -33,6 +34,7 @@ mod compile;
 pub mod config;
 mod connection;
 mod daemon;
+mod entrance;
 pub mod fabric;
 mod gate;
 mod http;

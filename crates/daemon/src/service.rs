@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fanin_channel::Door;
 use fanin_control::fabric::LastStatus;
 use fanin_control::jobs::Phase;
 use fanin_control::{Action, ClientMessage, ConnectionId, JobAnnouncement, Jobs, Note, ONLY_MEETS, OpenJob, Pass, encode};
@@ -24,6 +25,7 @@ use crate::clock::OwnClock;
 use crate::compile::{Compiled, Compiler};
 use crate::config::DaemonConfig;
 use crate::connection::{self, ConnectionEvent, Outbox, Shares};
+use crate::entrance::Arrived;
 use crate::fabric::{Observer, Seen, Switches};
 use crate::gate::Gate;
 use crate::http::{Http, Scrape, well_until};
@@ -83,6 +85,8 @@ pub(crate) struct Service {
     plane: Option<Plane>,
     /// Who may join, where not everybody may.
     gate: Option<Gate>,
+    /// By what connections come in, where not as they are.
+    door: Option<Door>,
     faults: FaultPlan,
     totals: Totals,
     draining: Arc<AtomicBool>,
@@ -102,7 +106,8 @@ impl Service {
     pub(crate) fn open(
         config: DaemonConfig,
         (control, http): (StdListener, Option<StdListener>),
-        (plane, gate): (Option<Plane>, Option<Gate>),
+        plane: Option<Plane>,
+        (door, gate): (Option<Door>, Option<Gate>),
         draining: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let (ask, scrapes) = mpsc::channel(16);
@@ -123,7 +128,7 @@ impl Service {
             shares: Shares::default(),
             compiler: Compiler::default(),
             workers: JobWorkers::new(),
-            switches: config.fabric.map(|managed| Switches::new(managed.0, &observer)).transpose()?,
+            switches: config.fabric.map(|managed| Switches::new(managed.0, config.to_switches.as_ref(), &observer)).transpose()?,
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
             awaited: BTreeMap::new(),
@@ -131,6 +136,7 @@ impl Service {
             ports: Ports::new(config.data_ports, config.nearby),
             plane,
             gate,
+            door,
             faults: config.faults,
             totals: Totals::default(),
             draining,
@@ -198,7 +204,8 @@ impl Service {
             Ok((local, stream, peer)) => {
                 let id = ConnectionId(self.next_connection);
                 self.next_connection += 1;
-                self.outboxes.insert(id, connection::serve(id, stream, self.events.0.clone(), &self.shares));
+                let arrived = Arrived::at(self.door.as_mut(), stream);
+                self.outboxes.insert(id, connection::serve(id, arrived, self.events.0.clone(), &self.shares));
                 self.jobs.on_connect(self.now_ms(), id, peer, local.ip());
             }
             Err(error) => {
@@ -220,6 +227,7 @@ impl Service {
                     self.jobs.on_message(now_ms, connection, message);
                 }
             }
+            ConnectionEvent::Unwanted(text) => self.jobs.on_no_pass(connection, text),
             ConnectionEvent::Garbage(error) => self.jobs.on_garbage(connection, &error),
             ConnectionEvent::Closed => {
                 self.outboxes.remove(&connection);

@@ -78,6 +78,8 @@ pub enum AnswerKind {
         /// Of its greeting.
         round_trip: Duration,
     },
+    /// Somebody who is not trusted, or does not trust this end, in words: control connections are TLS at one end, or by other certificates.
+    Untrusted(String),
     /// Somebody, but not a switch of this version.
     Stranger(String),
     /// This is rank 0, and can listen there.

@@ -37,7 +37,8 @@ pub fn look(given: Option<&str>) -> Facts {
     let config = read.as_ref().ok();
     let bind = config.and_then(|config| config.bind);
     let rank = config.map_or(0, |config| config.rank);
-    let answer = network::answer(&place, rank);
+    let tls = asking.as_ref().and_then(|config| config.tls.as_ref());
+    let answer = network::answer(&place, rank, tls);
     let switch = answer.as_ref().and_then(|answer| answer.address);
     // A manager sums nothing by itself, and hosts of its fabric may be taken.
     let is_fabric = matches!(place, Meeting::Fabric(_));

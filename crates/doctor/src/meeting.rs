@@ -48,7 +48,8 @@ fn switch(place: &Meeting, answer: &Answer) -> Finding {
     let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     let service = if matches!(place, Meeting::Fabric(_)) { "fanin manager FABRIC.toml" } else { "fanin switch" };
     // A switch that others reach is told who may join.
-    let who = if matches!(place, Meeting::Fabric(_)) { "" } else { " --keys keys.toml   (or --open)" };
+    let who =
+        format!(" --keys keys.toml --tls-cert tls/{host}.pem --tls-key tls/{host}.key   (fanin tls new tls --name {host}; or --open)");
     let listen = if here { format!("{service} --listen {text}") } else { format!("on {host}: {service} --listen 0.0.0.0:{port}{who}") };
     let open = format!("on {host}: sudo ufw allow {port}/tcp   (or: sudo firewall-cmd --add-port={port}/tcp)");
     match &answer.kind {
@@ -71,6 +72,11 @@ fn switch(place: &Meeting, answer: &Answer) -> Finding {
         AnswerKind::Unreachable(error) => {
             Finding::problem(SWITCH, format!("{text} cannot be reached: {error}"), format!("ip route get {host}   (there is no way there)"))
         }
+        AnswerKind::Untrusted(error) => Finding::problem(
+            SWITCH,
+            format!("{whom} at {text} and this end do not trust each other: {error}"),
+            "export FANIN_TLS=ca.pem   (of the switch's CA, or sha256:FINGERPRINT of its certificate: on its host, fanin tls show FILE)",
+        ),
         AnswerKind::Stranger(error) => Finding::problem(
             SWITCH,
             format!("{text}: {error}"),
@@ -213,9 +219,13 @@ mod tests {
         assert_eq!(mend(&here), "fanin switch --listen 127.0.0.1:7000");
         let cases = [
             (AnswerKind::Unresolved("unknown".into()), "getent hosts agg"),
-            (AnswerKind::Refused, "on agg: fanin switch --listen 0.0.0.0:7000 --keys keys.toml   (or --open)"),
+            (
+                AnswerKind::Refused,
+                "on agg: fanin switch --listen 0.0.0.0:7000 --keys keys.toml --tls-cert tls/agg.pem --tls-key tls/agg.key   (fanin tls new tls --name agg; or --open)",
+            ),
             (AnswerKind::Silence, "ufw allow 7000/tcp"),
             (AnswerKind::Unreachable("no route".into()), "ip route get agg"),
+            (AnswerKind::Untrusted("its certificate is not one of the CA in ca.pem".into()), "export FANIN_TLS=ca.pem"),
             (AnswerKind::Stranger("not a Fanin switch".into()), "ss -ltnp 'sport = :7000'"),
         ];
         for (kind, command) in cases {

@@ -5,8 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, T
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use chrono::DateTime;
+use fanin_channel::show::Shown;
+use fanin_channel::{ClientTls, HandshakeError, Patience, Stream};
 use fanin_comm::{CommError, Communicator, Config, Meeting, Notices, Operator, Transport};
-use fanin_control::{ClientSession, SwitchHello};
+use fanin_control::{ClientError, ClientSession, Refusal, SwitchHello};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
 use super::facts::{Answer, AnswerKind, PathMtu, Route, Trial};
@@ -23,8 +26,8 @@ const TRIAL_ELEMENTS: usize = 1 << 18;
 /// MTUs to try where the interface's does not arrive: Ethernet, common tunnels, and what IPv6 guarantees.
 const USUAL_MTUS: [u32; 4] = [1_500, 1_450, 1_400, 1_280];
 
-/// Who answers where ranks meet. Rank 0 of a job without a switch listens there itself.
-pub fn answer(place: &Meeting, rank: u32) -> Option<Answer> {
+/// Who answers where ranks meet, by TLS where that is configured. Rank 0 of a job without a switch listens there itself.
+pub fn answer(place: &Meeting, rank: u32, tls: Option<&ClientTls>) -> Option<Answer> {
     let (text, listens) = match place {
         Meeting::Switch(text) | Meeting::Fabric(text) => (text, false),
         Meeting::Rendezvous(text) => (text, rank == 0),
@@ -35,7 +38,8 @@ pub fn answer(place: &Meeting, rank: u32) -> Option<Answer> {
         Ok(None) => return Some(Answer { address: None, kind: AnswerKind::Unresolved("the name has no address".into()) }),
         Err(error) => return Some(Answer { address: None, kind: AnswerKind::Unresolved(error.to_string()) }),
     };
-    let kind = match greet(address) {
+    let host = text.rsplit_once(':').map_or(text.as_str(), |(host, _)| host);
+    let kind = match greet(address, tls.map(|tls| (tls, host))) {
         // Rank 0 may be running already, and then this is a switch.
         kind @ AnswerKind::Switch { .. } => kind,
         _ if listens => match TcpListener::bind(address) {
@@ -48,9 +52,9 @@ pub fn answer(place: &Meeting, rank: u32) -> Option<Answer> {
 }
 
 /// Connects and waits for a switch's greeting.
-fn greet(address: SocketAddr) -> AnswerKind {
+fn greet(address: SocketAddr, tls: Option<(&ClientTls, &str)>) -> AnswerKind {
     let start = Instant::now();
-    let mut stream = match TcpStream::connect_timeout(&address, PATIENCE) {
+    let tcp = match TcpStream::connect_timeout(&address, PATIENCE) {
         Ok(stream) => stream,
         Err(error) => {
             return match error.kind() {
@@ -60,9 +64,19 @@ fn greet(address: SocketAddr) -> AnswerKind {
             };
         }
     };
+    let _ = tcp.set_nodelay(true);
+    let patience = Patience { until: start + PATIENCE, gives_up: &|| false };
+    let entered = match tls {
+        None => Ok(Stream::plain(tcp)),
+        Some((tls, host)) => tls.connect(tcp, host, &patience),
+    };
+    let mut stream = match entered {
+        Ok(stream) => stream,
+        Err(HandshakeError::Refused(why)) => return AnswerKind::Untrusted(why),
+        Err(HandshakeError::Io(error)) => return AnswerKind::Stranger(format!("no TLS handshake: {error}")),
+    };
     let mut session = ClientSession::new();
     let mut greeted = || -> io::Result<()> {
-        stream.set_nodelay(true)?;
         stream.write_all(&ClientSession::greeting(concat!("fanin doctor ", env!("CARGO_PKG_VERSION"))))?;
         let mut bytes = [0; 4_096];
         while session.switch().is_none() {
@@ -83,10 +97,14 @@ fn greet(address: SocketAddr) -> AnswerKind {
     };
     match greeted() {
         Ok(()) => {
-            let software = session.switch().map(describe).unwrap_or_default();
+            let software = session.switch().map(|switch| describe(switch, stream.peer_certificate().as_ref())).unwrap_or_default();
             AnswerKind::Switch { software, round_trip: start.elapsed() }
         }
-        Err(error) => AnswerKind::Stranger(error.to_string()),
+        Err(error) => match error.get_ref().and_then(|error| error.downcast_ref::<ClientError>()) {
+            Some(ClientError::Refused(refused)) if refused.code == Refusal::Unauthorized => AnswerKind::Untrusted(refused.text.clone()),
+            _ if stream.is_sealed() && error.kind() == io::ErrorKind::InvalidData => AnswerKind::Untrusted(error.to_string()),
+            _ => AnswerKind::Stranger(error.to_string()),
+        },
     }
 }
 
@@ -181,18 +199,22 @@ pub fn trial(switch: Option<SocketAddr>, bind: Option<IpAddr>, config: Option<&C
     };
     // The configured local address leads to the switch, not to this process.
     let bind = bind.filter(|_| switch.is_some());
-    let group = config.filter(|config| switch.is_some() && config.token.is_some());
-    Trial { switch, outcome: place.and_then(|place| sum(&place, bind, group)) }
+    let config = config.filter(|_| switch.is_some());
+    Trial { switch, outcome: place.and_then(|place| sum(&place, bind, config)) }
 }
 
-fn sum(place: &Meeting, bind: Option<IpAddr>, group: Option<&Config>) -> Result<String, String> {
+fn sum(place: &Meeting, bind: Option<IpAddr>, config: Option<&Config>) -> Result<String, String> {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let own = format!("doctor-{}-{time}", std::process::id());
+    // A token is for some jobs, and for the groups of these.
+    let group = config.filter(|config| config.token.is_some());
+    let tls = config.and_then(|config| config.tls.clone());
     let job = group.map_or(own.clone(), |config| format!("{}/{own}", config.job));
     let part = |rank: u32| -> Result<String, CommError> {
         let mut config = Config::new(rank, 2, place.clone());
         (config.job, config.bind, config.transport, config.timeout) = (job.clone(), bind, Transport::Udp, TRIAL);
         config.token = group.and_then(|config| config.token.clone());
+        config.tls.clone_from(&tls);
         config.notices = Notices::to(|_| {});
         let communicator = Communicator::join(config)?;
         let mut vector = vec![rank as f32 + 1.0; TRIAL_ELEMENTS];
@@ -213,11 +235,19 @@ fn sum(place: &Meeting, bind: Option<IpAddr>, group: Option<&Config>) -> Result<
 }
 
 /// Its release, and who may join it and alter its packets.
-fn describe(switch: &SwitchHello) -> String {
+fn describe(switch: &SwitchHello, certificate: Option<&Shown>) -> String {
     let SwitchHello { software, wants_token, packets, .. } = switch;
     let token = if *wants_token { "a token is needed to join" } else { "everybody may join" };
     let protection = if packets.is_none() { "packets have no keys".to_owned() } else { format!("packets have keys: {packets}") };
-    format!("{software} ({token}; {protection}; the control connection is not encrypted)")
+    let control = match certificate {
+        None => "the control connection is not encrypted".to_owned(),
+        Some(Shown { fingerprint, until_s, .. }) => {
+            let until = DateTime::from_timestamp(*until_s, 0)
+                .map_or_else(String::new, |until| format!(", good until {}", until.format("%Y-%m-%d")));
+            format!("the control connection is TLS 1.3, by certificate {fingerprint}{until}")
+        }
+    };
+    format!("{software} ({token}; {protection}; {control})")
 }
 
 #[cfg(test)]
@@ -227,7 +257,7 @@ mod tests {
     #[test]
     fn what_answers_is_told_apart() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert_eq!(greet(closed), AnswerKind::Refused);
+        assert_eq!(greet(closed, None), AnswerKind::Refused);
         let web = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = web.local_addr().unwrap();
         let server = thread::spawn(move || {
@@ -236,21 +266,21 @@ mod tests {
             // Until the other side has had enough.
             let _ = io::copy(&mut stream, &mut io::sink());
         });
-        assert!(matches!(greet(address), AnswerKind::Stranger(text) if text.contains("not a Fanin switch")));
+        assert!(matches!(greet(address, None), AnswerKind::Stranger(text) if text.contains("not a Fanin switch")));
         server.join().unwrap();
     }
 
     #[test]
     fn a_name_without_an_address_and_rank_0s_own_place_are_understood() {
-        let unresolved = answer(&Meeting::Switch("no-such-host.invalid:1".into()), 0).unwrap();
+        let unresolved = answer(&Meeting::Switch("no-such-host.invalid:1".into()), 0, None).unwrap();
         assert!(unresolved.address.is_none() && matches!(unresolved.kind, AnswerKind::Unresolved(_)));
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let place = Meeting::Rendezvous(free.to_string());
-        assert_eq!(answer(&place, 0).unwrap().kind, AnswerKind::Free);
-        assert_eq!(answer(&place, 1).unwrap().kind, AnswerKind::Refused);
+        assert_eq!(answer(&place, 0, None).unwrap().kind, AnswerKind::Free);
+        assert_eq!(answer(&place, 1, None).unwrap().kind, AnswerKind::Refused);
         // 192.0.2.1 is for documents, and so nobody's.
-        assert!(matches!(answer(&Meeting::Rendezvous("192.0.2.1:1".into()), 0).unwrap().kind, AnswerKind::Taken(_)));
-        assert_eq!(answer(&Meeting::Nowhere, 0), None);
+        assert!(matches!(answer(&Meeting::Rendezvous("192.0.2.1:1".into()), 0, None).unwrap().kind, AnswerKind::Taken(_)));
+        assert_eq!(answer(&Meeting::Nowhere, 0, None), None);
     }
 
     #[test]

@@ -39,6 +39,12 @@ const LAYERS: &[Layer] = &[
         external: Some(&["chrono", "pasetors", "ring", "serde", "serde_json", "thiserror", "toml"]),
     },
     Layer {
+        name: "fanin-channel",
+        internal: &[],
+        internal_dev: &[],
+        external: Some(&["chrono", "rcgen", "ring", "rustls", "x509-parser"]),
+    },
+    Layer {
         name: "fanin-runtime",
         internal: &["fanin-core", "fanin-wire", "fanin-net", "fanin-trust"],
         internal_dev: &["fanin-protocols", "fanin-systems"],
@@ -84,6 +90,7 @@ const LAYERS: &[Layer] = &[
             "fanin-plan",
             "fanin-fabric",
             "fanin-trust",
+            "fanin-channel",
         ],
         internal_dev: &[],
         external: None,
@@ -91,6 +98,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "fanin-comm",
         internal: &[
+            "fanin-channel",
             "fanin-trust",
             "fanin-core",
             "fanin-systems",
@@ -141,6 +149,7 @@ const LAYERS: &[Layer] = &[
             "fanin-simulate",
             "fanin-terminal",
             "fanin-trust",
+            "fanin-channel",
         ],
         internal_dev: &[],
         external: None,
@@ -186,7 +195,12 @@ const LAYERS: &[Layer] = &[
         internal_dev: &[],
         external: None,
     },
-    Layer { name: "fanin-doctor", internal: &["fanin-net", "fanin-control", "fanin-comm"], internal_dev: &[], external: None },
+    Layer {
+        name: "fanin-doctor",
+        internal: &["fanin-net", "fanin-channel", "fanin-control", "fanin-comm"],
+        internal_dev: &[],
+        external: None,
+    },
     // What the program says, and the part of it that simulates, which is built before the rest of a fresh clone.
     Layer { name: "fanin-terminal", internal: &[], internal_dev: &[], external: Some(&["tracing", "tracing-subscriber"]) },
     Layer {

@@ -87,7 +87,8 @@ pub(crate) struct Listener {
 impl Listener {
     pub(crate) fn new(device: &'static Device) -> Result<(Self, Handle), Failure> {
         let has_switch = SWITCHES.iter().any(|name| env::var_os(name).is_some());
-        let start = || Host::start((device.address, 0).into(), LINGER).map_err(|error| Failure::system(error.to_string()));
+        let start =
+            || Host::start_by(&BTreeMap::new(), (device.address, 0).into(), LINGER).map_err(|error| Failure::system(error.to_string()));
         let host = if has_switch { None } else { Some(start()?) };
         let handle = Handle::new(host.as_ref().map(Host::address));
         Ok((Listener { host, device }, handle))

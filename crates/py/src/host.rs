@@ -24,14 +24,24 @@ impl Host {
 
 #[pymethods]
 impl Host {
-    /// `listen` is `IP:PORT`; `linger`, in seconds, how long `close` waits for other ranks to leave.
+    /// `listen` is `IP:PORT`; `linger`, in seconds, how long `close` waits for other ranks to leave; the others as those of a communicator.
     #[new]
-    #[pyo3(signature = (listen, *, linger=60.0))]
-    fn start(py: Python<'_>, listen: &str, linger: f64) -> PyResult<Self> {
+    #[pyo3(signature = (listen, *, linger=60.0, tls=None, tls_name=None, tls_cert=None, tls_key=None))]
+    fn start(
+        py: Python<'_>,
+        listen: &str,
+        linger: f64,
+        tls: Option<String>,
+        tls_name: Option<String>,
+        tls_cert: Option<String>,
+        tls_key: Option<String>,
+    ) -> PyResult<Self> {
         let wrong = |what: &str| errors::argument(py, what, None);
         let listen = listen.parse().map_err(|_| wrong(&format!("listen = {listen:?}: expected IP:PORT")))?;
         let linger = Duration::try_from_secs_f64(linger).map_err(|_| wrong(&format!("linger = {linger}: expected seconds")))?;
-        let inner = py.detach(|| Inner::start(listen, linger)).map_err(|error| errors::exception(py, &error, None))?;
+        let said = [("FANIN_TLS", tls), ("FANIN_TLS_NAME", tls_name), ("FANIN_TLS_CERT", tls_cert), ("FANIN_TLS_KEY", tls_key)];
+        let given = said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let inner = py.detach(|| Inner::start_by(&given, listen, linger)).map_err(|error| errors::exception(py, &error, None))?;
         Ok(Host { address: inner.address(), inner: Mutex::new(Some(inner)) })
     }
 

@@ -32,6 +32,10 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("reproducible", "FANIN_REPRODUCIBLE"),
     ("sparse", "FANIN_SPARSE"),
     ("token", "FANIN_TOKEN"),
+    ("tls", "FANIN_TLS"),
+    ("tls_name", "FANIN_TLS_NAME"),
+    ("tls_cert", "FANIN_TLS_CERT"),
+    ("tls_key", "FANIN_TLS_KEY"),
 ];
 
 /// Reads keyword arguments, and behind them the environment where `environment` says so. `None` is as if it was not given.

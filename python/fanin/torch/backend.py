@@ -37,6 +37,7 @@ from fanin.torch.options import (
     read,
     reproducible_by,
     tell_void_variables,
+    tls_of,
     with_determinism,
 )
 from fanin.torch.profiles import Group
@@ -135,7 +136,8 @@ class FaninBackend(Backend):
                 raise wrong
             return None
         failure = None if wrong is None else str(wrong)
-        meeting = Meeting(store, Member(self._rank, ranks, common(self._settings), failure), self._options._timeout)
+        member = Member(self._rank, ranks, common(self._settings), failure, tls_of(self._settings))
+        meeting = Meeting(store, member, self._options._timeout)
         if wrong is not None:
             meeting.decline()
             raise wrong

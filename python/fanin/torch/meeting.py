@@ -59,6 +59,8 @@ class Member:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Why it cannot take part.
     failure: str | None = None
+    #: What a switch that it runs is known by, and knows ranks by.
+    tls: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def list_name(self) -> str:
@@ -290,7 +292,7 @@ class Meeting:
             return Place(job=job, fabric=fabric, local=local)
         if switch := self._me.options.get("switch") or os.environ.get("FANIN_SWITCH"):
             return Place(job=job, switch=switch, local=local)
-        return Place(job=job, rendezvous=HOSTING.open(own_address(self._store, local), self._timeout), local=local)
+        return Place(job=job, rendezvous=HOSTING.open(own_address(self._store, local), self._timeout, self._me.tls), local=local)
 
     # What all do, and what the others do.
 
@@ -377,27 +379,28 @@ class Hosting:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._hosts: dict[str, tuple[Host, int]] = {}
+        self._hosts: dict[tuple[str, ...], tuple[Host, int]] = {}
 
-    def open(self, address: str, timeout: timedelta) -> str:
-        """``HOST:PORT`` of the switch at this address; it is started if there is none."""
+    def open(self, address: str, timeout: timedelta, tls: Mapping[str, str]) -> str:
+        """``HOST:PORT`` of the switch at this address, which is known by these settings; it is started if there is none."""
+        key = (address, *(f"{name}={value}" for name, value in sorted(tls.items())))
         with self._lock:
-            host, users = self._hosts.get(address, (None, 0))
+            host, users = self._hosts.get(key, (None, 0))
             if host is None:
                 listen = f"[{address}]:0" if ":" in address else f"{address}:0"
-                host = Host(listen, linger=min(timeout.total_seconds(), LINGER_MAX_S))
-            self._hosts[address] = (host, users + 1)
+                host = Host(listen, linger=min(timeout.total_seconds(), LINGER_MAX_S), **tls)
+            self._hosts[key] = (host, users + 1)
             return host.address
 
     def close(self, place: Place) -> None:
         """A group does not need its switch any more. Where no other does, it ends when the other ranks have left."""
         with self._lock:
-            address = next((key for key, (host, _) in self._hosts.items() if host.address == place.rendezvous), None)
-            if address is None:
+            found = next((key for key, (host, _) in self._hosts.items() if host.address == place.rendezvous), None)
+            if found is None:
                 return
-            host, users = self._hosts.pop(address)
+            host, users = self._hosts.pop(found)
             if users > 1:
-                self._hosts[address] = (host, users - 1)
+                self._hosts[found] = (host, users - 1)
                 return
         # The process stays for that, but its user does not wait.
         threading.Thread(target=host.close, name="fanin-drain").start()

@@ -29,6 +29,10 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "transport": ((str,), "'auto', 'udp' or 'shm'"),
     "sparse": ((str,), "'auto', 'switch' or 'lists'"),
     "token": ((str,), "a token, or '@FILE'"),
+    "tls": ((str,), "the file of a CA, or 'sha256:FINGERPRINT'"),
+    "tls_name": ((str,), "the name in the switch's certificate"),
+    "tls_cert": ((str,), "the file of a certificate"),
+    "tls_key": ((str,), "the file of its private key"),
     "nan": ((str,), "'ignore' or 'propagate'"),
     "wait": ((str,), "'adaptive' or 'busy'"),
     "payload": ((int,), "a number of bytes"),
@@ -52,7 +56,7 @@ _WORDS: dict[str, tuple[bool | str, ...]] = {
 }
 
 #: What a rank may have for itself; all others must be the same at all ranks.
-_OF_A_RANK = {"wait", "bind", "stall_notice", "timeout", "fabric_host"}
+_OF_A_RANK = {"wait", "bind", "stall_notice", "timeout", "fabric_host", "tls_cert", "tls_key"}
 
 #: What is PyTorch's to say, and how.
 _OF_PYTORCH = {
@@ -102,6 +106,14 @@ class Options:
     sparse: Literal["auto", "switch", "lists"] | None = None
     #: What gives the right to join, where the switch asks for it: a token, or ``"@FILE"``.
     token: str | None = dataclasses.field(default=None, repr=False)
+    #: By what the switch is known, and then control connections are TLS: the file of its CA, or ``"sha256:FINGERPRINT"``.
+    tls: str | None = None
+    #: The name that the switch's certificate must have; by default the host that is gone to.
+    tls_name: str | None = None
+    #: The file of this rank's certificate, where the switch asks for one or rank 0 runs it.
+    tls_cert: str | None = None
+    #: The file of its private key.
+    tls_key: str | None = None
     #: Whether MIN and MAX of a NaN and a number are the number or the NaN.
     nan: Literal["ignore", "propagate"] | None = None
     #: How this rank waits.
@@ -234,6 +246,11 @@ def with_determinism(settings: Mapping[str, Any]) -> dict[str, Any]:
     if said or other or not torch.are_deterministic_algorithms_enabled():
         return dict(settings)
     return {**settings, "reproducible": True}
+
+
+def tls_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What a switch in this process is known by, and knows ranks by."""
+    return {key: str(settings[key]) for key in ("tls", "tls_name", "tls_cert", "tls_key") if settings.get(key) is not None}
 
 
 def common(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Fabric:
         for number, name in enumerate([*LEAVES, *SPINES]):
             self._start(name, number)
         self.manager = self._addresses["manager"]
-        manager = self.crew.start([*self._inside("manager"), self.program, "manager", str(self._file), "--listen", self.manager])
+        manager = self.crew.start([*self._inside("manager"), self.program, "manager", str(self._file), "--listen", self.manager, "--open"])
         self.crew.wait_until_it_says(manager, "ranks join at", time.monotonic() + PATIENCE_S)
 
     def _ip(self, name: str) -> str:

@@ -98,8 +98,8 @@ def every_key(rank: int) -> None:
         "operators": (e4m3_sum(),),
         "system": "switchml",
     }
-    # A switch, which may ask for tokens, and a fabric are elsewhere, and `test_over_a_fabric` has one.
-    assert set(taken) | {"switch", "fabric", "fabric_host", "fallback", "token"} == set(_KEYS)
+    # A switch, which may ask for tokens and be known by a certificate, and a fabric are elsewhere, and `test_over_a_fabric` has one.
+    assert set(taken) | {"switch", "fabric", "fabric_host", "fallback", "token", "tls", "tls_name", "tls_cert", "tls_key"} == set(_KEYS)
     assert set(_KEYS) == {field.name for field in dataclasses.fields(Options)}
     for key, value in taken.items():
         options = Options(**{key: value}) if key in ("timeout", "system", "nan", "payload") else {key: value}
@@ -122,6 +122,8 @@ def every_key(rank: int) -> None:
         ({"transport": "rdma"}, "transport = rdma: expected auto or udp or shm"),
         ({"transport": 3}, r"pg_options\['transport'\] = 3: expected 'auto', 'udp' or 'shm'"),
         ({"token": "@/nowhere"}, "token = @/nowhere: expected a token, or `@` and a file that can be read"),
+        ({"tls": "/nowhere/ca.pem", "tls_cert": "a.pem", "tls_key": "a.key"}, "tls = /nowhere/ca.pem: expected files that can be read"),
+        ({"tls_name": "agg"}, "FANIN_TLS is not set, but FANIN_TLS_NAME is"),
         ({"sparse": "hash"}, "sparse = hash: expected auto or switch or lists"),
         ({"nan": "no"}, r"pg_options\['nan'\] = 'no': expected 'ignore' or 'propagate'"),
         ({"bind": "eth0"}, "bind = eth0: expected an IP address"),

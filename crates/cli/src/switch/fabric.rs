@@ -8,6 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use fanin_daemon::{FabricDaemon, FabricDaemonConfig};
+use fanin_trust::Protection;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -17,7 +18,11 @@ use crate::fabric_worker::find_node;
 
 /// Serves until a signal ends it. The exit code is 2 where the file or the settings are wrong.
 pub(super) fn run(args: &SwitchArgs, path: &Path, name: &str) -> ExitCode {
-    let prepared = find_node(path, name, false).and_then(|found| Ok((found, Settings::read(args)?)));
+    let prepared = find_node(path, name, false).and_then(|found| {
+        let settings = Settings::read(args)?;
+        check(&settings)?;
+        Ok((found, settings))
+    });
     let ((fabric, node), settings) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -27,11 +32,16 @@ pub(super) fn run(args: &SwitchArgs, path: &Path, name: &str) -> ExitCode {
     };
     log_to_stderr(settings.log_format);
     let daemon = settings.daemon();
+    let address = fabric.node(node).address;
+    if daemon.tls.is_none() && !address.ip().to_canonical().is_loopback() {
+        tracing::warn!(%address, "whoever reaches this port may begin and end jobs: --tls-cert, --tls-key and --tls-clients say who may");
+    }
     let config = FabricDaemonConfig {
         http: daemon.http,
         faults: args.faults.plan(),
         jobs_max: daemon.jobs.jobs_max,
         memory_bytes_max: daemon.jobs.memory_bytes_max,
+        tls: daemon.tls,
         ..FabricDaemonConfig::new(fabric, node)
     };
     match serve(config, name, args.until_stdin_ends) {
@@ -42,6 +52,22 @@ pub(super) fn run(args: &SwitchArgs, path: &Path, name: &str) -> ExitCode {
         }
     }
 }
+
+/// Whether a switch of a fabric can be what the settings say.
+fn check(settings: &Settings) -> Result<(), String> {
+    settings.doors().check()?;
+    if settings.doors().certificate.is_some() && settings.doors().clients.is_none() {
+        return Err("--fabric with --tls-cert: expected --tls-clients too, which says by what the manager is known: whoever may come may begin and end jobs".into());
+    }
+    match settings.packets() {
+        None | Some(Protection::None) => Ok(()),
+        Some(packets) => Err(format!("--packets {packets}: expected none with --fabric: {PACKETS_IN_FABRICS}")),
+    }
+}
+
+/// Why there are no keys.
+pub(crate) const PACKETS_IN_FABRICS: &str =
+    "packets of a fabric go from switch to switch, and only jobs at one switch have keys for their hop (docs/security.md)";
 
 fn serve(config: FabricDaemonConfig, name: &str, until_stdin_ends: bool) -> Result<()> {
     // Before anything is promised to anybody: a signal that comes now is obeyed.

@@ -10,6 +10,7 @@ use fanin_plan::units::{bytes_of, bytes_text, microseconds_of};
 use fanin_trust::Protection;
 
 use super::SwitchArgs;
+use super::doors::Doors;
 use fanin_terminal::log::LogFormat;
 
 /// Where a switch listens by default: processes of this machine find it there, and nobody else.
@@ -26,6 +27,8 @@ pub struct Settings {
     packets: Option<Protection>,
     /// Everybody who reaches the switch may join.
     open: bool,
+    /// How control connections come in.
+    doors: Doors,
     pub log_format: LogFormat,
 }
 
@@ -78,6 +81,34 @@ const SETTINGS: &[Setting] = &[
         set: |settings, text| text.parse().ok().map(|open| settings.open = open),
         get: |settings| Some(settings.open.to_string()),
         argument: |args| args.open.as_ref(),
+    },
+    Setting {
+        name: "tls_cert",
+        expected: "a file of a certificate (PEM), as `fanin tls new` makes it",
+        set: |settings, text| (!text.is_empty()).then(|| settings.doors.certificate = Some(text.into())),
+        get: |settings| quoted(settings.doors.certificate.as_ref()?.display()),
+        argument: |args| args.tls.tls_cert.as_ref(),
+    },
+    Setting {
+        name: "tls_key",
+        expected: "a file of the certificate's private key (PEM)",
+        set: |settings, text| (!text.is_empty()).then(|| settings.doors.key = Some(text.into())),
+        get: |settings| quoted(settings.doors.key.as_ref()?.display()),
+        argument: |args| args.tls.tls_key.as_ref(),
+    },
+    Setting {
+        name: "tls_clients",
+        expected: "a file of a CA's certificates (PEM), or sha256:FINGERPRINT of one certificate",
+        set: |settings, text| text.parse().ok().map(|clients| settings.doors.clients = Some(clients)),
+        get: |settings| quoted(settings.doors.clients.as_ref()?),
+        argument: |args| args.tls.tls_clients.as_ref(),
+    },
+    Setting {
+        name: "control",
+        expected: "tls or plain",
+        set: |settings, text| text.parse().ok().map(|control| settings.doors.control = Some(control)),
+        get: |settings| quoted(settings.doors.control?.name()),
+        argument: |args| args.tls.control.as_ref(),
     },
     Setting {
         name: "packets",
@@ -202,7 +233,7 @@ impl Settings {
 
     /// What the service is started with.
     pub fn daemon(&self) -> DaemonConfig {
-        DaemonConfig { packets: self.protection(), ..self.config.clone() }
+        DaemonConfig { packets: self.protection(), tls: self.doors.tls(), ..self.config.clone() }
     }
 
     /// Packets of other machines are sealed, unless it is said otherwise: who can send here need not be trusted, and a tag without sealing takes longer
@@ -217,6 +248,8 @@ impl Settings {
     /// # Errors
     /// What is expected.
     pub fn check_who_may_join(&self) -> Result<(), String> {
+        self.doors.check()?;
+        self.doors.check_tokens(self.config.listen, self.config.keys.is_some())?;
         let asked_here = self.config.listen.ip().to_canonical().is_loopback();
         match (&self.config.keys, self.open) {
             (Some(_), true) => Err("--open with --keys: expected one of them; with keys, only ranks with a token may join".into()),
@@ -227,6 +260,16 @@ impl Settings {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// What is done for packets, where that was said.
+    pub fn packets(&self) -> Option<Protection> {
+        self.packets
+    }
+
+    /// How control connections come in.
+    pub fn doors(&self) -> &Doors {
+        &self.doors
     }
 
     /// Lets a program in the kernel sum at these devices: a list with commas. Not a setting of files, since what may be in a file may be on any
@@ -248,7 +291,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         let listen = LISTEN.parse().expect("an address");
-        Settings { config: DaemonConfig::new(listen), packets: None, open: false, log_format: LogFormat::Text }
+        Settings { config: DaemonConfig::new(listen), packets: None, open: false, doors: Doors::default(), log_format: LogFormat::Text }
     }
 }
 

@@ -1,11 +1,11 @@
 //! A job over a fabric whose manager is lost, or that the fabric does not carry any more.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fanin_channel::Stream;
 use fanin_control::{Attach, ByHosts, ClientMessage, ClientSession, Join, SwitchMessage, encode};
 
 use super::{KNOCK_LIMIT, Link, RETRY, STANDBY_KNOCK_LIMIT, Survival, TICK};
@@ -33,7 +33,7 @@ impl Link {
     }
 
     /// The manager is lost, and the fabric carries the job without it. Where that ends, hosts go on without both.
-    pub(super) fn go_without_manager(&self, why: &Loss) -> Option<(TcpStream, ClientSession)> {
+    pub(super) fn go_without_manager(&self, why: &Loss) -> Option<(Stream, ClientSession)> {
         if self.is_over() {
             return None;
         }
@@ -45,7 +45,7 @@ impl Link {
             if looked.is_none_or(|looked| looked.elapsed() >= pause) {
                 (looked, pause) = (Some(Instant::now()), (pause * 2).min(MANAGER_LOOK_MAX));
                 let known = locked(&self.ticket).switch_instance;
-                let found = match meeting::knock(self.home, STANDBY_KNOCK_LIMIT) {
+                let found = match meeting::knock(&self.reach, self.home, STANDBY_KNOCK_LIMIT) {
                     Ok(knock) if knock.switch_instance == known => self.attach(knock),
                     // It is told of the job; one that does not take it is not asked again.
                     Ok(knock) if refused_by != Some(knock.switch_instance) => {
@@ -73,7 +73,7 @@ impl Link {
     ///
     /// # Errors
     /// The manager does not want it.
-    fn attach_anew(&self, knock: Knock) -> Result<Option<(TcpStream, ClientSession)>, ()> {
+    fn attach_anew(&self, knock: Knock) -> Result<Option<(Stream, ClientSession)>, ()> {
         let Knock { mut stream, mut session, switch_instance } = knock;
         let join = {
             let ticket = locked(&self.ticket);
@@ -104,11 +104,10 @@ impl Link {
                 }
             }
         }
-        let Ok(writer) = stream.try_clone() else { return Ok(None) };
-        *locked(&self.writer) = writer;
+        *locked(&self.writer) = stream.clone();
         locked(&self.ticket).switch_instance = switch_instance;
         self.notices.tell(&format!("job {:?}: the manager at {} was restarted, and has found the job again", self.job, self.home));
-        if self.survival.has_hosts() {
+        if self.keeps_standby() {
             self.keep_standby(&stream);
         }
         Ok(Some((stream, session)))

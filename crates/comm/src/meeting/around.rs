@@ -26,6 +26,7 @@ use crate::config::{Config, Meeting, TIMEOUT_MAX};
 use crate::error::CommError;
 use crate::host::Host;
 use crate::path::fabric::port::HostPort;
+use crate::reach::Reach;
 use crate::runner::Runner;
 
 const PORT: &str = "port";
@@ -77,7 +78,7 @@ pub(crate) fn look(config: &Config) -> Result<Around, CommError> {
     let deadline = Instant::now() + config.timeout;
     let Meeting::Fabric(text) = &config.meeting else { return Err(crate::ConfigError::NoMeeting { world: config.world }.into()) };
     let manager = resolve(text, deadline)?;
-    let stream = connect(config, manager, "the manager of the fabric", deadline)?;
+    let stream = connect(config, &Reach::of(config), (manager, "the manager of the fabric"), deadline)?;
     let local = stream.local_addr().map_err(CommError::system("the control connection"))?.ip();
     let of_ranks = Config { job: format!("{}/ranks", config.job), ..config.clone() };
     let named = |error| match error {
@@ -163,7 +164,9 @@ impl Looking<'_> {
 
     /// A switch in this process, which stays for those who have not left.
     fn host(&self, ip: IpAddr) -> Result<Host, CommError> {
-        Host::start(SocketAddr::new(ip, 0), self.config.timeout.min(TIMEOUT_MAX))
+        let (listen, linger) = (SocketAddr::new(ip, 0), self.config.timeout.min(TIMEOUT_MAX));
+        // Nobody on a network sees what the ranks of one host say to each other.
+        if ip.is_loopback() { Host::start(listen, linger) } else { Host::start_as(self.config.tls.as_ref(), listen, linger) }
     }
 
     fn share(&mut self, key: &str, value: String) -> Result<(), CommError> {

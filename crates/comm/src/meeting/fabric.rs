@@ -20,6 +20,7 @@ use crate::error::CommError;
 use crate::link::Opened;
 use crate::lock::locked;
 use crate::path::fabric::port::HostPort;
+use crate::reach::Reach;
 use crate::runner::Runner;
 
 /// A frame of Ethernet, without headers of IPv6 and UDP.
@@ -95,7 +96,7 @@ pub(crate) fn join(
     let deadline = Instant::now() + config.timeout;
     let Meeting::Fabric(text) = &config.meeting else { return Err(crate::ConfigError::NoMeeting { world: config.world }.into()) };
     let manager = resolve(text, deadline)?;
-    let stream = connect(config, manager, "the manager of the fabric", deadline)?;
+    let stream = connect(config, &Reach::of(config), (manager, "the manager of the fabric"), deadline)?;
     let local = stream.local_addr().map_err(CommError::system("the control connection"))?.ip();
     let mut talk = Talk::new(config, stream, deadline, (manager, &Runner::Manager));
     talk.switch_instance = wanted.switch_instance;
@@ -135,9 +136,9 @@ pub(crate) fn rejoin(
     let (is_rank, by_hosts) = (at.runner.is_rank(), matches!(at.by_hosts, ByHosts::Only(_)));
     let config = &Config { job: home.job.clone(), ..config.clone() };
     let Home { place, wanted, .. } = home;
-    let ip = place.fabric.node(place.node).address.ip();
+    let (ip, reach) = (place.fabric.node(place.node).address.ip(), Reach::of(config));
     loop {
-        let stream = connect(config, at.address, if is_rank { "rank 0" } else { "the manager of the fabric" }, deadline)?;
+        let stream = connect(config, &reach, (at.address, if is_rank { "rank 0" } else { "the manager of the fabric" }), deadline)?;
         let mut talk = Talk::new(config, stream, deadline, (at.address, &at.runner));
         let joined = (|| {
             talk.say(&ClientSession::greeting(SOFTWARE))?;

@@ -2,45 +2,64 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use fanin_channel::{Identity, ServerTls};
 use fanin_comm::{Communicator, Config, Meeting, Operator, Transport};
 use fanin_daemon::{Daemon, DaemonConfig};
+use fanin_trust::Protection;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::configs;
 
 const SWITCH: &str = "FANIN_TEST_SWITCH";
+/// The folder of certificates of a switch that speaks TLS.
+const FOLDER: &str = "FANIN_TEST_TLS";
 
 /// What the process does; it ends when its standard input ends, so that none outlives the tests. Returns at once in any other process.
 pub fn serve() {
     let Ok(address) = std::env::var(SWITCH) else { return };
-    let daemon = Daemon::start(DaemonConfig::new(address.parse().unwrap())).unwrap();
+    let tls = std::env::var(FOLDER).ok().map(|folder| ServerTls { identity: identity(Path::new(&folder), "switch"), clients: None });
+    let packets = if tls.is_some() { Protection::Seal } else { Protection::None };
+    let daemon = Daemon::start(DaemonConfig { tls, packets, ..DaemonConfig::new(address.parse().unwrap()) }).unwrap();
     println!("\nlistening at {}", daemon.control_address());
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);
 }
 
+/// The files of who is called so.
+pub fn identity(folder: &Path, name: &str) -> Identity {
+    Identity { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) }
+}
+
 /// A switch in a process of its own.
 pub struct Switch {
     process: Option<Child>,
+    folder: Option<PathBuf>,
     pub address: SocketAddr,
 }
 
 impl Switch {
     pub fn start(address: &str) -> Switch {
+        Switch::start_with(address, None)
+    }
+
+    /// With certificates of this folder.
+    pub fn start_with(address: &str, folder: Option<PathBuf>) -> Switch {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "a_switch_for_the_other_tests", "--nocapture"])
             .env(SWITCH, address)
+            .envs(folder.iter().map(|folder| (FOLDER, folder)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("listening at ")?.parse().ok());
-        Switch { process: Some(process), address: address.expect("the switch says where it listens") }
+        Switch { process: Some(process), folder, address: address.expect("the switch says where it listens") }
     }
 
     /// Kills it, without a word.
@@ -60,7 +79,7 @@ impl Switch {
     /// Starts another one at the same address.
     pub fn start_again(&mut self) {
         self.kill();
-        self.process = Switch::start(&self.address.to_string()).process.take();
+        self.process = Switch::start_with(&self.address.to_string(), self.folder.clone()).process.take();
     }
 }
 

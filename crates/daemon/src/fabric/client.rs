@@ -2,8 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use fanin_channel::{ClientTls, HandshakeError, Patience, Stream};
 use fanin_control::{Decoder, FabricReply, FabricRequest, FrameError, Hello, JobAnnouncement, SwitchStatus, encode};
 
 /// Why a switch has not done what it was asked for.
@@ -39,7 +40,7 @@ pub enum FabricClientError {
 #[derive(Debug)]
 pub struct FabricClient {
     address: SocketAddr,
-    stream: TcpStream,
+    stream: Stream,
     decoder: Decoder,
     instance: u64,
 }
@@ -50,9 +51,27 @@ impl FabricClient {
     /// # Errors
     /// [`FabricClientError`] with the address.
     pub fn connect(address: SocketAddr, timeout: Duration) -> Result<Self, FabricClientError> {
+        FabricClient::connect_by(None, address, timeout)
+    }
+
+    /// As [`FabricClient::connect`], by TLS where that is said.
+    ///
+    /// # Errors
+    /// As [`FabricClient::connect`], also where the two do not trust each other.
+    pub fn connect_by(tls: Option<&ClientTls>, address: SocketAddr, timeout: Duration) -> Result<Self, FabricClientError> {
+        let until = Instant::now() + timeout;
         let open = || {
-            let stream = TcpStream::connect_timeout(&address, timeout)?;
-            stream.set_nodelay(true)?;
+            let tcp = TcpStream::connect_timeout(&address, timeout)?;
+            tcp.set_nodelay(true)?;
+            let stream = match tls {
+                None => Stream::plain(tcp),
+                Some(tls) => {
+                    tls.connect(tcp, &address.ip().to_string(), &Patience { until, gives_up: &|| false }).map_err(|error| match error {
+                        HandshakeError::Io(error) => error,
+                        HandshakeError::Refused(text) => io::Error::other(text),
+                    })?
+                }
+            };
             stream.set_read_timeout(Some(timeout))?;
             stream.set_write_timeout(Some(timeout))?;
             Ok(stream)

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fanin_channel::Door;
 use fanin_control::fabric::{JobStatus, LastStatus};
 use fanin_control::{Decoder, FabricReply, FabricRequest, JobAnnouncement, MAGIC, SwitchHello, SwitchStatus, VERSION, encode};
 use fanin_core::{JobId, NodeId, PortId};
@@ -14,8 +15,8 @@ use fanin_operator::Faults;
 use fanin_runtime::Last;
 use fanin_runtime::fabric::{FabricRemote, FabricStatus};
 use fanin_systems::AnyNode;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -24,6 +25,7 @@ use super::memory::Memory;
 use super::nodes::{neighbour, port_status, reasons};
 use super::operators::{Operators, bring};
 use crate::accept::{ACCEPT_PAUSE, EMFILE, ENFILE};
+use crate::entrance::{Arrived, Entered};
 
 /// Connections at once; beyond that, the one that has asked nothing for longest makes room.
 const CONNECTIONS_MAX: usize = 64;
@@ -56,7 +58,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// Serves for ever; ends when the runtime does.
-    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener) {
+    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, mut door: Option<Door>) {
         let mut open: Vec<(Activity, AbortHandle)> = Vec::new();
         let requests = Activity::default();
         loop {
@@ -71,8 +73,9 @@ impl Control {
                     let (control, requests, last) = (self.clone(), requests.clone(), Activity::default());
                     last.store(requests.load(Ordering::Relaxed), Ordering::Relaxed);
                     let mine = last.clone();
+                    let arrived = Arrived::at(door.as_mut(), stream);
                     let task = tokio::spawn(async move {
-                        if let Err(error) = control.converse(stream, (&requests, &mine)).await {
+                        if let Err(error) = control.enter(arrived, (&requests, &mine)).await {
                             tracing::debug!(%peer, %error, "a control connection ended early");
                         }
                     });
@@ -89,9 +92,19 @@ impl Control {
         }
     }
 
+    /// Lets a connection in, by TLS where the switch has a certificate.
+    async fn enter(&self, arrived: Arrived, activity: (&Activity, &Activity)) -> io::Result<()> {
+        match arrived.enter().await {
+            Entered::Plain(stream) => self.converse(stream, activity).await,
+            Entered::Sealed(stream) => self.converse(stream, activity).await,
+            Entered::Unsealed(mut stream, why) => refuse(&mut stream, why).await,
+            Entered::Not(why) => Err(io::Error::other(why)),
+            Entered::Gone => Ok(()),
+        }
+    }
+
     /// `requests` counts those of all connections, and `last` is the number of this one's last.
-    async fn converse(&self, mut stream: TcpStream, (requests, last): (&Activity, &Activity)) -> io::Result<()> {
-        stream.set_nodelay(true)?;
+    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S, (requests, last): (&Activity, &Activity)) -> io::Result<()> {
         let (mut decoder, mut greeted) = (Decoder::new(), false);
         let mut buffer = vec![0; 4_096];
         loop {
@@ -124,6 +137,7 @@ impl Control {
                 FabricRequest::Status => self.status().await,
             };
             stream.write_all(&encode(&reply)).await?;
+            stream.flush().await?;
         }
     }
 
@@ -305,7 +319,7 @@ impl Control {
 }
 
 /// Says what is wrong, and ends the connection.
-async fn refuse(stream: &mut TcpStream, text: String) -> io::Result<()> {
+async fn refuse<S: AsyncWrite + Unpin>(stream: &mut S, text: String) -> io::Result<()> {
     stream.write_all(&encode(&FabricReply::Refused { text })).await?;
     stream.shutdown().await
 }

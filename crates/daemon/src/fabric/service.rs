@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use fanin_channel::{Door, ServerTls};
 use fanin_control::JobsConfig;
 use fanin_core::{NodeId, PortId};
 use fanin_fabric::Fabric;
@@ -38,13 +39,15 @@ pub struct FabricDaemonConfig {
     pub jobs_max: usize,
     /// Memory of their slots together, in bytes.
     pub memory_bytes_max: u64,
+    /// Its certificate, and by what managers are known, where control connections go by TLS. Without it, whoever reaches the port may begin and end jobs.
+    pub tls: Option<ServerTls>,
 }
 
 impl FabricDaemonConfig {
     /// A switch with default limits: 1,024 jobs, and as much memory as a switch that is alone has ([`JobsConfig`]).
     pub fn new(fabric: Fabric, node: NodeId) -> Self {
         let JobsConfig { jobs_max, memory_bytes_max, .. } = JobsConfig::default();
-        FabricDaemonConfig { fabric, node, http: None, faults: FaultPlan::default(), jobs_max, memory_bytes_max }
+        FabricDaemonConfig { fabric, node, http: None, faults: FaultPlan::default(), jobs_max, memory_bytes_max, tls: None }
     }
 }
 
@@ -58,7 +61,8 @@ impl FabricDaemon {
     /// # Errors
     /// [`StartError`] with the address and the kernel's reason.
     pub fn start(config: FabricDaemonConfig) -> Result<FabricDaemonHandle, StartError> {
-        let FabricDaemonConfig { fabric, node, http, faults, jobs_max, memory_bytes_max } = config;
+        let FabricDaemonConfig { fabric, node, http, faults, jobs_max, memory_bytes_max, tls } = config;
+        let door = tls.map(Door::open).transpose().map_err(StartError::Tls)?;
         let operators = Operators::load(&fabric).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let address = fabric.node(node).address;
         let control = listen("control connections", address)?;
@@ -87,7 +91,7 @@ impl FabricDaemon {
         // Nodes are made by so few threads, however many jobs are announced at once.
         let runtime = Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(2).build()?;
         let control_thread = thread::Builder::new().name("fanin-control".into()).spawn(move || {
-            let result = runtime.block_on(serve(service, control, http, ending));
+            let result = runtime.block_on(serve(service, (control, door), http, ending));
             if let Err(error) = result {
                 tracing::error!(%error, "control connections are not served any more");
             }
@@ -99,14 +103,19 @@ impl FabricDaemon {
 }
 
 /// Serves control connections and metrics until it is told to end.
-async fn serve(control: Control, listener: TcpListener, http: Option<TcpListener>, ending: oneshot::Receiver<()>) -> io::Result<()> {
+async fn serve(
+    control: Control,
+    (listener, door): (TcpListener, Option<Door>),
+    http: Option<TcpListener>,
+    ending: oneshot::Receiver<()>,
+) -> io::Result<()> {
     let control = Arc::new(control);
     let (ask, mut scrapes) = mpsc::channel::<crate::http::Scrape>(16);
     if let Some(listener) = http {
         let http = Http { scrapes: ask.clone(), health: well_until(Arc::default()) };
         tokio::spawn(http.serve(tokio::net::TcpListener::from_std(listener)?));
     }
-    tokio::spawn(control.clone().serve(tokio::net::TcpListener::from_std(listener)?));
+    tokio::spawn(control.clone().serve(tokio::net::TcpListener::from_std(listener)?, door));
     let answer = async {
         while let Some(scrape) = scrapes.recv().await {
             if let Some(status) = control.look().await {

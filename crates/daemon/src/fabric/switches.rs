@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use fanin_channel::ClientTls;
 use fanin_control::JobAnnouncement;
 use fanin_control::fabric::LastStatus;
 use fanin_core::NodeId;
@@ -86,17 +87,18 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    /// Begins to talk to all switches; none need be there yet. `observe` is told who does not answer any more, and who does again.
+    /// Begins to talk to all switches, by `tls` where that is said; none need be there yet. `observe` is told who does not answer any more, and who does again.
     ///
     /// # Errors
     /// Where the kernel gives no thread.
-    pub(crate) fn new(fabric: Arc<Fabric>, observe: &Observer) -> std::io::Result<Self> {
+    pub(crate) fn new(fabric: Arc<Fabric>, tls: Option<&ClientTls>, observe: &Observer) -> std::io::Result<Self> {
         let (mut orders, links, asks_all) = (Vec::new(), Arc::new(Links::default()), Arc::new(AtomicBool::new(false)));
         for number in fabric.map.hosts()..fabric.map.nodes() {
             let (tell, told) = channel();
             let (node, observe) = (NodeId(number), observe.clone());
             let switch = Switch {
                 fabric: fabric.clone(),
+                tls: tls.cloned(),
                 node,
                 jobs: BTreeMap::new(),
                 client: None,
@@ -217,6 +219,8 @@ impl Switches {
 /// One switch, as its thread has it.
 struct Switch {
     fabric: Arc<Fabric>,
+    /// By what it is known.
+    tls: Option<ClientTls>,
     node: NodeId,
     /// What it is to know, and whether this life of it has been told.
     jobs: BTreeMap<u16, (Box<JobAnnouncement>, bool)>,
@@ -259,7 +263,7 @@ impl Switch {
     /// The connection, opened anew where there is none; a switch that has lived before is told of the jobs again.
     fn connected(&mut self) -> Result<&mut FabricClient, FabricClientError> {
         if self.client.is_none() {
-            let mut client = FabricClient::connect(self.fabric.node(self.node).address, ANSWER_LIMIT)?;
+            let mut client = FabricClient::connect_by(self.tls.as_ref(), self.fabric.node(self.node).address, ANSWER_LIMIT)?;
             if self.instance.replace(client.instance()).is_some_and(|known| known != client.instance()) {
                 tracing::warn!(switch = self.name(), jobs = self.jobs.len(), "the switch was restarted, and is told of its jobs again");
                 self.jobs.values_mut().for_each(|(_, told)| *told = false);

@@ -1,0 +1,153 @@
+//! A switch with a certificate: slow, half-open and wrong handshakes are bounded in number and time, and others find room meanwhile.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use common::{GUARD, config, join, metric, until};
+use fanin_channel::issue::{self, Purpose};
+use fanin_channel::{ClientTls, Identity, Patience, ServerTls, Stream, Trusted};
+use fanin_control::{ClientError, ClientMessage, ClientSession, Refusal, SwitchMessage, encode};
+use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, StartError};
+
+struct Sealed {
+    daemon: DaemonHandle,
+    folder: PathBuf,
+}
+
+impl Sealed {
+    fn start(name: &str, connections_max: usize) -> Sealed {
+        let folder = std::env::temp_dir().join(format!("fanin-doors-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let ca = issue::authority("test", Utc::now(), 2).unwrap();
+        let own = issue::certificate(&ca, &["127.0.0.1".into()], Purpose::Switch, Utc::now(), 2).unwrap();
+        fs::write(folder.join("ca.pem"), ca.certificate).unwrap();
+        let identity = Identity { certificate: folder.join("own.pem"), key: folder.join("own.key") };
+        fs::write(&identity.certificate, own.certificate).unwrap();
+        fs::write(&identity.key, own.key).unwrap();
+        let mut config = DaemonConfig { tls: Some(ServerTls { identity, clients: None }), ..config() };
+        config.jobs.connections_max = connections_max;
+        Sealed { daemon: Daemon::start(config).unwrap(), folder }
+    }
+
+    fn at(&self) -> SocketAddr {
+        self.daemon.control_address()
+    }
+
+    /// Greets by TLS.
+    fn greet(&self) -> Stream {
+        let tls = ClientTls { trusted: Trusted::Ca(self.folder.join("ca.pem")), name: None, identity: None };
+        let patience = Patience { until: Instant::now() + GUARD, gives_up: &|| false };
+        let mut stream = tls.connect(TcpStream::connect(self.at()).unwrap(), "127.0.0.1", &patience).unwrap();
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+        stream.write_all(&ClientSession::greeting("test")).unwrap();
+        stream
+    }
+
+    /// Joins a job of one rank by TLS, as far as being admitted.
+    fn joins(&self, job: &str) {
+        let mut stream = self.greet();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let join = fanin_control::Join { data: socket.local_addr().unwrap(), ..join(job, 0, 1) };
+        stream.write_all(&encode(&ClientMessage::Join(Box::new(join)))).unwrap();
+        let mut session = ClientSession::new();
+        while !matches!(hear(&mut stream, &mut session).unwrap(), SwitchMessage::Admitted(_)) {}
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn hear(stream: &mut impl Read, session: &mut ClientSession) -> Result<SwitchMessage, ClientError> {
+    let mut bytes = [0; 4_096];
+    loop {
+        if let Some(message) = session.next()? {
+            return Ok(message);
+        }
+        let count = stream.read(&mut bytes).expect("the switch says something in time");
+        assert!(count > 0, "the switch has closed the connection without a word");
+        session.push(&bytes[..count]);
+    }
+}
+
+/// The beginning of a handshake: the head of a record whose rest never comes, or comes byte by byte.
+const HALF: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+
+#[test]
+fn handshakes_that_are_slow_or_never_whole_end_in_time_and_keep_nobody_out() {
+    let switch = Sealed::start("slow", 64);
+    let begun = Instant::now();
+    // More than there may be, of every kind: silent, half open, a byte now and then, and what is no handshake.
+    let mut open: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(switch.at()).unwrap()).collect();
+    for (number, stream) in open.iter_mut().enumerate() {
+        // Some are over already, since later ones needed their room.
+        let _ = match number % 4 {
+            0 => Ok(()),
+            1 => stream.write_all(HALF),
+            2 => stream.write_all(&HALF[..5]),
+            _ => stream.write_all(&[22, 3, 1, 0, 4, 1, 2, 3, 4]),
+        };
+    }
+    let trickle: Vec<TcpStream> = open.iter().skip(2).step_by(4).map(|stream| stream.try_clone().unwrap()).collect();
+    let trickling = thread::spawn(move || {
+        for byte in 0..40u8 {
+            trickle.iter().for_each(|mut stream| drop(stream.write_all(&[byte])));
+            thread::sleep(Duration::from_millis(200));
+        }
+    });
+    for round in 0..10 {
+        let asked = Instant::now();
+        switch.joins(&format!("newcomer-{round}"));
+        assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+        assert!(metric(&switch.daemon, "fanin_switch_control_connections", "") <= 64.0);
+    }
+    // All of them are over soon, also those that still say something.
+    for stream in &mut open {
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    until("none is left", || metric(&switch.daemon, "fanin_switch_control_connections", "") == 0.0);
+    assert!(metric(&switch.daemon, "fanin_switch_refusals_total", "reason=\"unauthorized\"") > 0.0);
+    switch.joins("last");
+    trickling.join().unwrap();
+}
+
+#[test]
+fn who_comes_without_tls_is_told_what_to_do() {
+    let switch = Sealed::start("plain", 64);
+    let mut stream = TcpStream::connect(switch.at()).unwrap();
+    stream.set_read_timeout(Some(GUARD)).unwrap();
+    stream.write_all(&ClientSession::greeting("test")).unwrap();
+    // What it says beside that is not heard.
+    stream.write_all(&encode(&ClientMessage::Join(Box::new(join("plain", 0, 1))))).unwrap();
+    match hear(&mut stream, &mut ClientSession::new()) {
+        Err(ClientError::Refused(refused)) => {
+            assert!(refused.code == Refusal::Unauthorized && refused.text.contains("FANIN_TLS"), "{}", refused.text);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(metric(&switch.daemon, "fanin_switch_jobs_admitted_total", ""), 0.0);
+    drop(stream);
+    // A look whether the port is open is nothing to speak of.
+    drop(TcpStream::connect(switch.at()).unwrap());
+    switch.joins("sealed");
+    assert_eq!(metric(&switch.daemon, "fanin_switch_refusals_total", ""), 1.0);
+}
+
+#[test]
+fn a_switch_does_not_start_without_its_certificate() {
+    let identity = Identity { certificate: "/nowhere/own.pem".into(), key: "/nowhere/own.key".into() };
+    let started = Daemon::start(DaemonConfig { tls: Some(ServerTls { identity, clients: None }), ..config() });
+    assert!(matches!(started, Err(StartError::Tls(text)) if text.contains("/nowhere/own.pem")));
+}
