@@ -215,13 +215,6 @@ RESNET: Place = {
     "jobs.0.rto_min": "100us",
 }
 
-#: How windows of Canary may be made.
-CANARY_WINDOWS = (
-    System("Canary, window 64", {"system": "canary", "window": 64}),
-    System("Canary, two windows", {"system": "canary", "windows": "a2tp"}),
-    System("Canary, two windows, stragglers", {"system": "canary", "windows": "a2tp", "collisions": "stragglers"}),
-)
-
 AXES: Mapping[str, Axis] = {
     "sizes": Axis(
         "By the length of the vector, on an idle network.",
@@ -410,48 +403,6 @@ AXES: Mapping[str, Axis] = {
             System("ATP, 1 server", {"system": "atp"}),
             System("A2TP, 1 server", {"system": "a2tp"}),
         ),
-        kind="bars",
-    ),
-    "two_windows": Axis(
-        "Canary whose windows follow what blocks meet, beside windows of one length, where the default collapses and where it does not.",
-        "Goodput by how windows of Canary are made, 32 of 64 hosts, 4 MiB",
-        {
-            "where": {
-                "idle": {"traffic.0.enabled": False},
-                "links of 5 us": {"traffic.0.enabled": False, "network.latency": "5us"},
-                "load of 50 %, leaves 2:1": {"network.spines": 4},
-                "load of 95 %, leaves 2:1": {"network.spines": 4, "traffic.0.load": 0.95},
-                "leaves 8:1": {"traffic.0.enabled": False, "network.spines": 1},
-                "loss of 1e-4": {"traffic.0.enabled": False, "faults.links.0.loss": 0.0001},
-                "loss of 1e-3": {"traffic.0.enabled": False, "faults.links.0.loss": 0.001},
-                "loss of 1e-2": {"traffic.0.enabled": False, "faults.links.0.loss": 0.01},
-            }
-        },
-        job={"workers": 32},
-        traffic={**OTHERS, "load": 0.5},
-        faults=LOSSY,
-        only=("ring", "A2TP", "Canary"),
-        more=CANARY_WINDOWS,
-        time_limit="10s",
-        kind="bars",
-    ),
-    "two_windows_jobs": Axis(
-        "The same for jobs of eight workers that share hosts and the memory of switches; workers begin up to 20 us late.",
-        "Goodput of a job by how windows of Canary are made, 8 of 64 hosts each, 1 MiB",
-        {
-            "where": {
-                "1 job": {"jobs.0.copies": 1},
-                "4 jobs": {"jobs.0.copies": 4},
-                "16 jobs": {"jobs.0.copies": 16},
-                "16 jobs, 256 aggregators": {"jobs.0.copies": 16, "network.aggregators": 256},
-                "16 jobs, 32,768 aggregators": {"jobs.0.copies": 16, "network.aggregators": 32768},
-                "64 jobs": {"jobs.0.copies": 64},
-            }
-        },
-        network={"aggregators": 1024},
-        job={"workers": 8, "message": "1MiB", "jobs_per_host": 64, "start_skew": "20us"},
-        only=("ring", "A2TP", "Canary"),
-        more=CANARY_WINDOWS,
         kind="bars",
     ),
     "sensitivity": Axis(

@@ -190,7 +190,6 @@ fn every_example_can_be_read_and_small_ones_run() {
         ("trimming.toml", 90),
         ("training.toml", 4),
         ("two-jobs.toml", 8),
-        ("windows.toml", 36),
         ("workload.toml", 8),
     ];
     for (name, runs) in small {

@@ -369,7 +369,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         self.mark_done(now, index);
         if self.windows.follows() {
             let ends = [self.oldest, self.next].map(|index| self.base.wrapping_add(index));
-            self.windows.on_sum(now, operation.0 as u32, ends.into(), marks);
+            self.windows.on_sum(now, operation.0, ends.into(), marks);
         }
         self.pump_here(now, tx);
     }
