@@ -61,6 +61,7 @@
 //! fragment a round (gaps 4, 5), the aggregator window of a job with another priority by that much. The first windows are half of the
 //! longest (gap 7). A mark on the way of an acknowledgement is told to the server by the next fragment.
 
+mod flags;
 mod rounds;
 mod windows;
 
@@ -69,7 +70,7 @@ use crate::shared::aggregation::{AggregationServer, AggregationSwitch, Streams};
 use crate::shared::two_windows::{CollisionsOf, Control, Synchrony, Tally, TwoWindowConfig};
 
 pub use rounds::{A2tpRounds, AgreedRounds};
-pub use windows::{A2tpWindows, AgreedWindows, OwnWindows, seen};
+pub use windows::{A2tpWindows, AgreedWindows, OwnWindows};
 
 /// A worker of an A2TP job.
 pub type A2tpWorker<P> = Streams<P, A2tpWindows>;

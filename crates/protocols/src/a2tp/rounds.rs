@@ -10,7 +10,7 @@
 use fanin_core::{Gauge, Instant};
 use fanin_wire::atp::{AtpFlags, FragmentId, NextRound, Waited};
 
-use super::windows::seen;
+use super::flags::seen;
 use crate::shared::aggregation::Rounds;
 use crate::shared::serial::newer;
 use crate::shared::two_windows::{Control, Tally, TwoWindowConfig};

@@ -1,22 +1,11 @@
 //! The windows of an A2TP worker: those that the server makes for all, or its own as in the paper.
 
 use fanin_core::{Gauge, Instant};
-use fanin_wire::atp::{AtpFlags, Waited};
 
+use super::flags::seen;
 use super::rounds::{KnownRounds, Round};
 use crate::shared::aggregation::{Acknowledged, Way, Windows};
-use crate::shared::two_windows::{OwnRounds, Seen, TwoWindowConfig};
-
-/// What the flags of a fragment's sum say of it, and how far its contributions were apart; `aggregated`: it was sent to aggregators.
-pub fn seen(aggregated: bool, flags: AtpFlags, waited: Waited) -> Seen {
-    Seen {
-        aggregated,
-        wanted: flags.has(AtpFlags::COL),
-        refused: flags.has(AtpFlags::COLLIDED),
-        marked: flags.has(AtpFlags::ECN),
-        waited: waited.duration(),
-    }
-}
+use crate::shared::two_windows::{OwnRounds, TwoWindowConfig};
 
 /// The windows of one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
