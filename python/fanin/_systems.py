@@ -55,10 +55,10 @@ class SystemKeys(TypedDict, total=False):
     coding: Literal["shortest", "pairs"]
     # a2tp
     col_only: bool
-    # a2tp
+    # canary, a2tp
     collision_weight: Fraction
-    # a2tp
-    collisions: Literal["round", "aggregated", "shared"]
+    # canary, a2tp
+    collisions: Literal["places", "stragglers"] | Literal["round", "aggregated", "shared"]
     # netreduce, machines
     congestion: Literal["none", "dcqcn"]
     # netreduce
@@ -89,7 +89,7 @@ class SystemKeys(TypedDict, total=False):
     hyper: Rate
     # atp, ps
     increase: Bytes
-    # atp, a2tp, ps
+    # canary, atp, a2tp, ps
     initial: int
     # canary
     leader: str
@@ -101,7 +101,7 @@ class SystemKeys(TypedDict, total=False):
     line_rate: Rate
     # netreduce
     lookup: Literal["window", "newest"]
-    # a2tp
+    # canary, a2tp
     mark_weight: Fraction
     # sharp
     mode: Literal["low-latency", "streaming"]
@@ -177,7 +177,7 @@ class SystemKeys(TypedDict, total=False):
     synchrony: Literal["spread", "round-trip"]
     # canary
     table: Literal["auto", "hash", "d-choice", "static"]
-    # a2tp
+    # canary, a2tp
     threshold: Fraction
     # canary
     timeout: Time | Timeouts | Literal["adaptive"]
@@ -189,7 +189,9 @@ class SystemKeys(TypedDict, total=False):
     trees: int
     # panama
     window_initial: int
+    # canary
+    window_min: int
     # netreduce, machines
     window_messages: int
-    # a2tp
-    windows: Literal["agreed", "own"]
+    # canary, a2tp
+    windows: Literal["agreed", "own"] | Literal["fixed", "a2tp"]

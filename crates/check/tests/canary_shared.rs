@@ -6,7 +6,7 @@ use fanin_check::{Checks, JobRecipe, Recipe, campaign, generate_for, run, violat
 use fanin_core::{Census, Duration, JobId, NetworkMap, NodeId, Tally};
 use fanin_protocols::canary::Planted;
 use fanin_sim::RunResult;
-use fanin_systems::{AnyNode, CanaryParameters, JobSpec, Placement, System};
+use fanin_systems::{AnyNode, CanaryParameters, CanaryWindows, JobSpec, Placement, System};
 
 use crate::small::{BLOCK, assert_found, assert_holds};
 
@@ -143,6 +143,18 @@ fn beside_each_other(jobs: u32, parameters: CanaryParameters, window: u32) -> Ru
     let result = run::<Census>(&recipe, |_| {}).expect("a run");
     assert_eq!(violations(&recipe, &result), [""; 0], "{recipe}");
     result
+}
+
+/// Windows that follow collisions are as long as the array has room for: fewer packets go to leaders unsummed.
+#[test]
+fn windows_that_follow_collisions_leave_room_in_the_array() {
+    for placement in [Placement::Hash, Placement::TwoPlaces] {
+        let fixed = CanaryParameters { shared: true, ..parameters(256, placement) };
+        let follows = CanaryParameters { windows: CanaryWindows::A2tp, initial: 64, window_min: 4, collision_weight: 0.5, ..fixed };
+        let [long, following] = [fixed, follows].map(|parameters| collided(&beside_each_other(4, parameters, 256)));
+        println!("{placement:?}: {long} of packets collide, and {following} with windows that follow");
+        assert!(following < 0.5 * long, "{placement:?}: {following}, and {long} with a window of 256");
+    }
 }
 
 fn collided(result: &RunResult) -> f64 {

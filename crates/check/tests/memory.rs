@@ -54,7 +54,7 @@ struct Watching<'a, T> {
 
 impl<T: Tx<AnyHeader, Census>> Tx<AnyHeader, Census> for Watching<'_, T> {
     fn send(&mut self, to: Egress<'_>, header: &AnyHeader, body: Body<'_, Census>) {
-        if let AnyHeader::Canary(CanaryHeader::Broadcast { id }) = header {
+        if let AnyHeader::Canary(CanaryHeader::Broadcast { id, .. }) = header {
             self.sent = Some(*id);
         }
         self.tx.send(to, header, body);

@@ -6,8 +6,8 @@ use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
 use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
 use fanin_systems::{
-    AnyNode, CanaryParameters, FailureRule, FanInRule, JobSpec, LeaderRule, PanamaParameters, Placement, RingOrder, RingParameters,
-    SumOrder, System, TreeParameters, UNLIMITED,
+    AnyNode, CanaryCollisions, CanaryParameters, CanaryWindows, FailureRule, FanInRule, JobSpec, LeaderRule, PanamaParameters, Placement,
+    RingOrder, RingParameters, SumOrder, System, TreeParameters, UNLIMITED,
 };
 
 const TREE: System = System::tree(1);
@@ -217,6 +217,33 @@ fn canary_with_known_fan_in() {
     let limits = Limits { losses: 1, early_timeouts: 0, duplicates: 0, rounds: 12 };
     let lossy = model_of_lossy_canary(two_leaves(1), known(of_one_descriptor(FailureRule::AllAsked, 2)), &[BLOCK], limits);
     assert_holds("canary, known fan-in, two leaves, 1 loss", lossy, 100);
+}
+
+/// Windows that follow what blocks meet, each worker's by itself: every order of events, with collisions, stragglers, and a loss. What follows is
+/// as short as it can be, so that it changes within few blocks.
+#[test]
+fn canary_with_windows_that_follow() {
+    let follows = |parameters: CanaryParameters| CanaryParameters {
+        windows: CanaryWindows::A2tp,
+        initial: 1,
+        window_min: 1,
+        threshold: 0.0,
+        collision_weight: 1.0,
+        mark_weight: 1.0,
+        collisions: CanaryCollisions::Stragglers,
+        ..parameters
+    };
+    let model = |network, elements: &[u64]| {
+        let parameters =
+            CanaryParameters { timeout_ps: 1_000, descriptors: 1, placement: Placement::Static, ..CanaryParameters::default() };
+        model_of_canary_as(follows(parameters), Limits::default(), network, 2, elements)
+    };
+    assert_holds("canary, windows that follow, star of 2, 5 blocks, 1 descriptor", model(star(2), &[5 * BLOCK]), 100);
+    assert_holds("canary, windows that follow, star of 3, 3 blocks, 1 descriptor", model(star(3), &[3 * BLOCK]), 100);
+    assert_holds("canary, windows that follow, two leaves, 2 blocks, 1 descriptor", model(two_leaves(1), &[2 * BLOCK]), 100);
+    let limits = Limits { losses: 1, early_timeouts: 0, duplicates: 0, rounds: 12 };
+    let lossy = model_of_lossy_canary(star(3), follows(of_one_descriptor(FailureRule::AllAsked, 2)), &[2 * BLOCK], limits);
+    assert_holds("canary, windows that follow, star of 3, 1 loss", lossy, 100);
 }
 
 /// One worker leads all blocks, or leaders are drawn: in every order of events, and with a loss.

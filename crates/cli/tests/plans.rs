@@ -433,6 +433,27 @@ fn timeouts_by_level_are_read_and_what_is_wrong_is_named() {
 }
 
 #[test]
+fn windows_of_canary_that_follow_are_read_and_what_is_wrong_is_named() {
+    let folder = folder("canary-windows");
+    let canary = GOOD.replace("\"tree\"", "\"canary\"");
+    let with = |key: &str| plan(&folder, &canary.replace("trees = 1", key));
+    good(&folder, &["sim", with("windows = \"a2tp\"\ninitial = 16\nwindow_min = 4\ncollisions = \"stragglers\""), "--check"]);
+    for (key, expected) in [
+        ("windows = \"own\"", "jobs[0].windows = \"own\": expected \"fixed\" or \"a2tp\""),
+        ("initial = 9", "jobs[0].initial = 9: expected no such key without windows = \"a2tp\""),
+        ("threshold = 0.3", "jobs[0].threshold = 0.3: expected no such key without windows = \"a2tp\""),
+        (
+            "windows = \"a2tp\"\nreliable = false\nwindow = \"unlimited\"",
+            "jobs[0].window = \"unlimited\": expected 1 to 65536 packets, the longest that windows = \"a2tp\" may become",
+        ),
+        ("windows = \"a2tp\"\nwindow = 64\nwindow_min = 65", "jobs[0].window_min = 65: expected 0 to 64, the window"),
+    ] {
+        let said = refused(&folder, &["sim", with(key)]);
+        assert!(said.ends_with(expected), "{key}: {said}");
+    }
+}
+
+#[test]
 fn set_fixes_what_is_swept_and_may_not_touch_what_series_set() {
     let folder = folder("set-sweep");
     let name = plan(&folder, SMALL);

@@ -7,13 +7,14 @@ use fanin_core::{
     Address, BlockExponent, Body, Census, Collective, DropReason, Duration, Egress, ElementOp, Event, FlowLabel, Ingress, Instant, JobId,
     Node, NodeId, OpError, OperationId, Payload, PayloadOp, Piece, PortId, Rank, Role, Route, Suspect, Tx, Via, Worker,
 };
-use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker, CollisionsOf, Synchrony};
+use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindows, A2tpWorker};
 use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
 use fanin_protocols::shared::aggregation::{
     FixedScale, JobAtSwitch, Members, Nets, ServerAtSwitch, ServerConfig, SwitchConfig, WorkerConfig,
 };
 use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
+use fanin_protocols::shared::two_windows::{CollisionsOf, Synchrony, TwoWindowConfig};
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -589,7 +590,7 @@ pub(super) fn worker_config<Op>(op: Op, nets: Nets, fixed_point: Option<FixedSca
     }
 }
 
-const A2TP: A2tpWindowConfig = A2tpWindowConfig {
+const A2TP: TwoWindowConfig = TwoWindowConfig {
     window: 8,
     initial: 4,
     threshold: Real::new(0.15),
@@ -599,6 +600,7 @@ const A2TP: A2tpWindowConfig = A2tpWindowConfig {
     quiet_rounds: 0,
     aggregators_min: 1,
     fair: false,
+    links_min: 1,
     col_only: false,
     collisions: CollisionsOf::Round,
     synchrony: Synchrony::Spread,
@@ -748,7 +750,7 @@ proptest! {
     #[test]
     fn a_server_survives_anything(arrivals in arrivals(), literal in any::<bool>(), agreed in any::<bool>()) {
         let config = server_config(ElementOp::F32_SUM.into(), if literal { Nets::Paper } else { Nets::All });
-        let windows = A2tpWindowConfig { window: 4, initial: 2, ..A2TP };
+        let windows = TwoWindowConfig { window: 4, initial: 2, ..A2TP };
         let rounds = if agreed { A2tpRounds::agreed(windows) } else { A2tpRounds::Own { window: 4 } };
         survive(&mut A2tpServer::<[u8]>::new(config, rounds), &arrivals);
     }

@@ -6,7 +6,7 @@ use fanin_core::{
     Address, Census, DropReason, Duration, Event, FailureReason, Instant, Node, NodeId, OperationId, Outcome, PortId, Rank, Suspect, Worker,
 };
 use fanin_protocols::canary::CanaryWorker;
-use fanin_wire::canary::{CanaryHeader, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryMarks, PartialSum};
 
 #[test]
 fn figure_1_a_switch_with_one_child_waits_as_it_cannot_know() {
@@ -93,8 +93,11 @@ fn figure_5_a_collision_is_told_to_the_leader_and_the_subtree_restored() {
     h0.submits(0, 1);
     s2.gets(7, reduce(4, 1, 1, 9), sum_of(&[7], 4));
     s1.gets(2, reduce(0, 0, 1, 3), sum_of(&[1], 0));
-    let collided =
-        CanaryHeader::Collided { sum: PartialSum { id: id(0), leader: NodeId(0), counter: 1, hosts: 3 }, switch: 12, port: PortId(5) };
+    let collided = CanaryHeader::Collided {
+        sum: PartialSum { id: id(0), leader: NodeId(0), counter: 1, hosts: 3, marks: CanaryMarks::NONE },
+        switch: 12,
+        port: PortId(5),
+    };
     let up = s2.gets(5, reduce(0, 0, 1, 3), sum_of(&[2], 0));
     assert_eq!(up, [(To::Direct(Address::worker(NodeId(0))), collided, sum_of(&[2], 0))]);
     assert_eq!(s2.node.descriptors_in_use(), 1);
@@ -103,7 +106,7 @@ fn figure_5_a_collision_is_told_to_the_leader_and_the_subtree_restored() {
 
     // The broadcast first, then one restoration to S2.
     let whole = sum_of(&[0, 1, 2], 0);
-    let restore = CanaryHeader::Restore { id: id(0), switch: NodeId(12), shard: 0, ports: 1 << 5 };
+    let restore = CanaryHeader::Restore { id: id(0), switch: NodeId(12), shard: 0, ports: 1 << 5, marks: CanaryMarks::NONE };
     let down = h0.gets(0, up[0].1, up[0].2);
     assert_eq!(down, [(To::Port(0), broadcast(0), whole), (To::Direct(Address::switch(NodeId(12))), restore, whole)]);
     assert_eq!(s1.gets(0, broadcast(0), whole), [(To::Ports(vec![2]), broadcast(0), whole)]);
@@ -175,7 +178,7 @@ fn p8_ports_that_collided_at_one_switch_are_restored_together_a_shard_at_a_time(
     let mut leader = worker(0, 7);
     leader.submits(0, 1);
     let collided = |switch, port, counter| CanaryHeader::Collided {
-        sum: PartialSum { id: id(0), leader: NodeId(0), counter, hosts: 7 },
+        sum: PartialSum { id: id(0), leader: NodeId(0), counter, hosts: 7, marks: CanaryMarks::NONE },
         switch,
         port: PortId(port),
     };
@@ -186,7 +189,7 @@ fn p8_ports_that_collided_at_one_switch_are_restored_together_a_shard_at_a_time(
     let whole = sum_of(&[0, 1, 2, 3, 4, 5, 6], 0);
     let down = leader.gets(0, collided(21, 3, 2), sum_of(&[5, 6], 0));
     let restore = |switch, shard, ports| {
-        let header = CanaryHeader::Restore { id: id(0), switch: NodeId(switch), shard, ports };
+        let header = CanaryHeader::Restore { id: id(0), switch: NodeId(switch), shard, ports, marks: CanaryMarks::NONE };
         (To::Direct(Address::switch(NodeId(switch))), header, whole)
     };
     let expected = [(To::Port(0), broadcast(0), whole), restore(20, 0, 1 << 3 | 1 << 15), restore(20, 1, 1), restore(21, 0, 1 << 3)];
@@ -210,7 +213,7 @@ fn p8_a_port_that_collided_and_was_recorded_gets_two_sums_and_takes_one() {
     assert_eq!(s2.gets(5, reduce(1, 1, 1, 3), sum_of(&[2], 1)), []);
     s2.waits(TIMEOUT);
     // P10: the restoration comes first. It does not free the descriptor.
-    let restore = CanaryHeader::Restore { id: id(1), switch: NodeId(12), shard: 0, ports: 1 << 5 };
+    let restore = CanaryHeader::Restore { id: id(1), switch: NodeId(12), shard: 0, ports: 1 << 5, marks: CanaryMarks::NONE };
     assert_eq!(s2.gets(0, restore, whole), [(To::Ports(vec![5]), broadcast(1), whole)]);
     assert_eq!(s2.node.descriptors_in_use(), 1);
     assert_eq!(s2.gets(0, broadcast(1), whole), [(To::Ports(vec![5]), broadcast(1), whole)]);
@@ -235,7 +238,7 @@ fn p9_a_partial_sum_that_collides_above_leaves_its_subtree_whole() {
     let CanaryHeader::Collided { sum, switch, port } = up[0].1 else { panic!("{up:?}") };
     assert_eq!((sum.counter, switch, port, up[0].2), (2, 20, PortId(2), sum_of(&[0, 1], 0)));
     let whole = sum_of(&[0, 1, 2, 3, 4, 5, 6, 7, 8], 0);
-    let restore = CanaryHeader::Restore { id: id(0), switch: NodeId(20), shard: 0, ports: 1 << 2 };
+    let restore = CanaryHeader::Restore { id: id(0), switch: NodeId(20), shard: 0, ports: 1 << 2, marks: CanaryMarks::NONE };
     let down = upper.gets(9, restore, whole);
     assert_eq!(down, [(To::Ports(vec![2]), broadcast(0), whole)]);
     assert_eq!(lower.gets(5, down[0].1, down[0].2), [(To::Ports(vec![0, 1]), broadcast(0), whole)]);
@@ -294,8 +297,11 @@ fn sums_wait_for_room_before_contributions_do() {
     let mut leader = worker_with(0, 3, 1);
     assert_eq!(leader.submits(0, 9).len(), 1);
     leader.seen.is_full = true;
-    let collided =
-        CanaryHeader::Collided { sum: PartialSum { id: id(3), leader: NodeId(0), counter: 1, hosts: 3 }, switch: 9, port: PortId(4) };
+    let collided = CanaryHeader::Collided {
+        sum: PartialSum { id: id(3), leader: NodeId(0), counter: 1, hosts: 3, marks: CanaryMarks::NONE },
+        switch: 9,
+        port: PortId(4),
+    };
     leader.gets(0, collided, sum_of(&[1], 3));
     assert_eq!(leader.gets(0, reduce(3, 0, 1, 3), sum_of(&[2], 3)), []);
     assert_eq!(leader.gets(0, broadcast(1), sum_of(&[0, 1, 2], 1)), []);

@@ -10,7 +10,7 @@ use fanin_protocols::canary::{
     CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, SPAN, Timeout, WINDOW_UNLIMITED,
 };
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -112,6 +112,12 @@ fn submit(worker: &mut CanaryWorker<Bytes>, operation: u32, elements: u64, sink:
     worker.submit(Instant::ZERO, collective, sink);
 }
 
+/// What a block may have met.
+fn marks() -> impl Strategy<Value = CanaryMarks> {
+    any::<(bool, bool)>()
+        .prop_map(|(collided, congested)| CanaryMarks::COLLISION.only_if(collided).with(CanaryMarks::CONGESTION.only_if(congested)))
+}
+
 fn headers() -> impl Strategy<Value = CanaryHeader> {
     let number = || prop_oneof![8 => 0u16..5, 1 => any::<u16>()];
     let id = || {
@@ -120,20 +126,17 @@ fn headers() -> impl Strategy<Value = CanaryHeader> {
         (part(JOB.0 as u8), part(0), block).prop_map(|(app, generation, block)| CanaryId::new(app, generation, block))
     };
     let sum = move || {
-        (id(), 0u32..4, number(), prop_oneof![8 => Just(3u16), 1 => any::<u16>()]).prop_map(|(id, leader, counter, hosts)| PartialSum {
-            id,
-            leader: NodeId(leader),
-            counter,
-            hosts,
-        })
+        let hosts = prop_oneof![8 => Just(3u16), 1 => any::<u16>()];
+        let parts = (id(), 0u32..4, number(), hosts, marks());
+        parts.prop_map(|(id, leader, counter, hosts, marks)| PartialSum { id, leader: NodeId(leader), counter, hosts, marks })
     };
     let port = || prop_oneof![0u16..3, 60u16..80, any::<u16>()];
     prop_oneof![
         5 => sum().prop_map(CanaryHeader::Reduce),
         2 => (sum(), number(), port()).prop_map(|(sum, switch, port)| CanaryHeader::Collided { sum, switch, port: PortId(port) }),
-        3 => id().prop_map(|id| CanaryHeader::Broadcast { id }),
-        1 => (id(), 8u32..10, number(), any::<u16>())
-            .prop_map(|(id, switch, shard, ports)| CanaryHeader::Restore { id, switch: NodeId(switch), shard, ports }),
+        3 => (id(), marks()).prop_map(|(id, marks)| CanaryHeader::Broadcast { id, marks }),
+        1 => (id(), 8u32..10, number(), any::<u16>(), marks())
+            .prop_map(|(id, switch, shard, ports, marks)| CanaryHeader::Restore { id, switch: NodeId(switch), shard, ports, marks }),
         4 => troubles(),
     ]
 }
@@ -145,7 +148,7 @@ fn troubles() -> impl Strategy<Value = CanaryHeader> {
         let (id, rank) = (CanaryId::new(JOB.0 as u8, generation, block), Rank(rank));
         match kind {
             0 | 1 => CanaryHeader::Request { id, rank, attempt },
-            2 => CanaryHeader::Answer { id },
+            2 => CanaryHeader::Answer { id, marks: CanaryMarks::NONE },
             3 => CanaryHeader::Failed { id, host: NodeId(rank.0) },
             4 => CanaryHeader::Direct { id, rank },
             5 => CanaryHeader::Probe { id, rank },
@@ -230,7 +233,7 @@ fn a_worker_does_not_run_away_from_a_block_that_it_lacks() {
     submit(&mut node, 0, 2 * u64::from(SPAN + 100), &mut sink);
     let blocks = |sink: &Sink| sink.sent.iter().map(|header| header.id().block()).max();
     assert_eq!(blocks(&sink), Some(SPAN - 2), "block 0 is its own and not complete");
-    let sum = PartialSum { id: CanaryId::new(JOB.0 as u8, 0, 0), leader: NodeId(0), counter: 1, hosts: 2 };
+    let sum = PartialSum { id: CanaryId::new(JOB.0 as u8, 0, 0), leader: NodeId(0), counter: 1, hosts: 2, marks: CanaryMarks::NONE };
     let from = Ingress { port: PortId(0), source: Address::default(), job: JOB, ecn: false };
     node.on_packet(Instant::ZERO, from, &CanaryHeader::Reduce(sum), &[1; 8], &mut sink);
     assert_eq!(blocks(&sink), Some(SPAN), "now block 1 is the first that it lacks");
@@ -251,7 +254,7 @@ fn what_is_refused_says_so() {
     // The job is over: nothing of it is taken any more.
     submit(&mut node, 1, 24, &mut sink);
     assert_eq!(reason(node.poll()), Some(FailureReason::Refused));
-    let sum = PartialSum { id: CanaryId::new(JOB.0 as u8, 0, 0), leader: NodeId(0), counter: 1, hosts: 3 };
+    let sum = PartialSum { id: CanaryId::new(JOB.0 as u8, 0, 0), leader: NodeId(0), counter: 1, hosts: 3, marks: CanaryMarks::NONE };
     let from = Ingress { port: PortId(0), source: Address::default(), job: JOB, ecn: false };
     node.on_packet(Instant::ZERO, from, &CanaryHeader::Reduce(sum), &[1; 8], &mut sink);
     assert_eq!(sink.drops(), [DropReason::Stale]);
@@ -262,15 +265,15 @@ fn packets_of_other_jobs_are_not_taken() {
     let (mut node, mut sink) = (worker(3, 2), Sink::new(24));
     submit(&mut node, 0, 24, &mut sink);
     let from = Ingress { port: PortId(0), source: Address::default(), job: JOB, ecn: false };
-    let sum = |id, hosts| CanaryHeader::Reduce(PartialSum { id, leader: NodeId(0), counter: 1, hosts });
+    let sum = |id, hosts| CanaryHeader::Reduce(PartialSum { id, leader: NodeId(0), counter: 1, hosts, marks: CanaryMarks::NONE });
     let ours = JOB.0 as u8;
     let packets = [
         sum(CanaryId::new(ours + 1, 0, 0), 3),
         sum(CanaryId::new(ours, 1, 0), 3),
         sum(CanaryId::new(ours, 0, 1), 3),
         sum(CanaryId::new(ours, 0, 0), 4),
-        CanaryHeader::Broadcast { id: CanaryId::new(ours + 1, 0, 1) },
-        CanaryHeader::Restore { id: CanaryId::new(ours, 0, 1), switch: NodeId(0), shard: 0, ports: 1 },
+        CanaryHeader::Broadcast { id: CanaryId::new(ours + 1, 0, 1), marks: CanaryMarks::NONE },
+        CanaryHeader::Restore { id: CanaryId::new(ours, 0, 1), switch: NodeId(0), shard: 0, ports: 1, marks: CanaryMarks::NONE },
     ];
     for header in packets {
         node.on_packet(Instant::ZERO, from, &header, &[1; 8], &mut sink);

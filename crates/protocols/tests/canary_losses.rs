@@ -5,7 +5,7 @@ use crate::common::JOB;
 use fanin_core::{Address, Census, Duration, Event, FailureReason, Node, NodeId, Rank, RetransmitReason, Suspect, Worker};
 use fanin_protocols::canary::{CanaryWorker, FailureRule, Recovery};
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 
 const RTO: Duration = Duration::from_us(100);
 const LIFETIME: Duration = Duration::from_ms(1);
@@ -31,7 +31,7 @@ fn failed(block: u32, generation: u8, host: u32) -> CanaryHeader {
 }
 
 fn contribution(block: u32, generation: u8, counter: u16, hosts: u16) -> CanaryHeader {
-    CanaryHeader::Reduce(PartialSum { id: named(block, generation), leader: NodeId(0), counter, hosts })
+    CanaryHeader::Reduce(PartialSum { id: named(block, generation), leader: NodeId(0), counter, hosts, marks: CanaryMarks::NONE })
 }
 
 fn direct(host: u32) -> To {
@@ -73,10 +73,10 @@ fn a_request_has_three_answers() {
     // P1, P2: what is left of the failed generation is not added.
     assert_eq!(h0.gets(0, contribution(0, 0, 1, 3), sum_of(&[1], 0)), []);
     let whole = sum_of(&[0, 1, 2], 0);
-    let sum = CanaryHeader::Broadcast { id: named(0, 1) };
+    let sum = CanaryHeader::Broadcast { id: named(0, 1), marks: CanaryMarks::NONE };
     assert_eq!(h0.gets(0, contribution(0, 1, 2, 3), sum_of(&[1, 2], 0)), [(To::Port(0), sum, whole)]);
     // P12: the sum is kept, in memory of its own, and P16: what is done does not fail.
-    let answer = CanaryHeader::Answer { id: named(0, 1) };
+    let answer = CanaryHeader::Answer { id: named(0, 1), marks: CanaryMarks::NONE };
     assert_eq!(h0.gets(0, request(0, 1, 2, 0), NOTHING), [(direct(2), answer, whole)]);
     assert_eq!(h0.gets(0, request(0, 0, 1, 9), NOTHING), [(direct(1), answer, whole)]);
 }
@@ -109,7 +109,7 @@ fn a_sum_is_kept_after_an_operation_whatever_notices_of_completion_come() {
     }
     // The format is reserved: nothing rests on packets that nobody sends.
     assert_eq!(h0.node.sums_kept(), 1);
-    let answer = CanaryHeader::Answer { id: named(0, 0) };
+    let answer = CanaryHeader::Answer { id: named(0, 0), marks: CanaryMarks::NONE };
     assert_eq!(h0.gets(0, request(0, 0, 2, 0), NOTHING), [(direct(2), answer, sum_of(&[0, 1, 2], 0))]);
 }
 
@@ -127,7 +127,7 @@ fn whoever_asks_for_a_block_of_a_leader_that_comes_late_is_remembered() {
         [(direct(2), CanaryHeader::Waiting { id: named(0, 1), missing: Some(Rank(0)) }, NOTHING)]
     );
     let sent = h0.submits(0, 1);
-    assert_eq!(sent, [(To::Port(0), CanaryHeader::Broadcast { id: named(0, 1) }, sum_of(&[0, 1, 2], 0))]);
+    assert_eq!(sent, [(To::Port(0), CanaryHeader::Broadcast { id: named(0, 1), marks: CanaryMarks::NONE }, sum_of(&[0, 1, 2], 0))]);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_worker_contributes_anew_once_a_generation_and_in_the_end_directly() {
     let reasons: Vec<RetransmitReason> =
         h1.seen.notes.iter().filter_map(|note| if let Event::Retransmitted { reason, .. } = note { Some(*reason) } else { None }).collect();
     assert_eq!(reasons, [RetransmitReason::Reissued, RetransmitReason::Fallback, RetransmitReason::Fallback, RetransmitReason::Timeout]);
-    h1.gets(0, CanaryHeader::Answer { id: named(0, 2) }, sum_of(&[0, 1, 2], 0));
+    h1.gets(0, CanaryHeader::Answer { id: named(0, 2), marks: CanaryMarks::NONE }, sum_of(&[0, 1, 2], 0));
     assert_eq!(h1.node.poll().unwrap().result, Ok(()));
 }
 
@@ -210,7 +210,7 @@ fn in_the_fallback_each_worker_counts_once_and_is_answered_by_itself() {
     let waiting = (direct(1), CanaryHeader::Waiting { id: named(0, 2), missing: Some(Rank(2)) }, NOTHING);
     assert_eq!(h0.gets(0, from(1), sum_of(&[1], 0)), std::slice::from_ref(&waiting));
     assert_eq!(h0.gets(0, from(1), sum_of(&[1], 0)), [waiting], "again, as its answer is late");
-    let (answer, whole) = (CanaryHeader::Answer { id: named(0, 2) }, sum_of(&[0, 1, 2], 0));
+    let (answer, whole) = (CanaryHeader::Answer { id: named(0, 2), marks: CanaryMarks::NONE }, sum_of(&[0, 1, 2], 0));
     assert_eq!(h0.gets(0, from(2), sum_of(&[2], 0)), [(direct(1), answer, whole), (direct(2), answer, whole)]);
     assert_eq!(h0.gets(0, from(1), sum_of(&[1], 0)), [(direct(1), answer, whole)], "P11: its answer was lost");
 }
@@ -222,7 +222,10 @@ fn p14_a_broadcast_that_many_lack_is_sent_again_in_place_of_more_answers() {
     h0.submits(0, 1);
     let others: Vec<u32> = (1..hosts).collect();
     assert_eq!(h0.gets(0, contribution(0, 0, 23, 24), sum_of(&others, 0)).len(), 1);
-    let (answer, sum) = (CanaryHeader::Answer { id: named(0, 0) }, CanaryHeader::Broadcast { id: named(0, 0) });
+    let (answer, sum) = (
+        CanaryHeader::Answer { id: named(0, 0), marks: CanaryMarks::NONE },
+        CanaryHeader::Broadcast { id: named(0, 0), marks: CanaryMarks::NONE },
+    );
     let whole = sum_of(&(0..hosts).collect::<Vec<_>>(), 0);
     // A quarter of 24: a loss behind the root concerns fewer.
     for rank in 1..6 {
@@ -280,7 +283,11 @@ fn p1_a_straggler_of_a_failed_generation_leaves_a_zombie_that_ends_by_itself() {
 #[test]
 fn a_switch_has_no_business_with_packets_for_workers() {
     let mut s4 = switch_that_forgets(14, 8, LIFETIME);
-    for header in [request(0, 0, 1, 0), CanaryHeader::Answer { id: named(0, 0) }, CanaryHeader::Done { id: named(0, 0), rank: Rank(1) }] {
+    for header in [
+        request(0, 0, 1, 0),
+        CanaryHeader::Answer { id: named(0, 0), marks: CanaryMarks::NONE },
+        CanaryHeader::Done { id: named(0, 0), rank: Rank(1) },
+    ] {
         assert_eq!(s4.gets(0, header, NOTHING), []);
     }
     assert_eq!(s4.dropped().len(), 3);

@@ -2,8 +2,8 @@
 
 use crate::canary_bench::{BLOCK_BYTES, Seen, TIMEOUT, To};
 use fanin_core::{Address, Census, DropReason, Duration, Event, Ingress, Instant, JobId, Node, NodeId, PortId, Tally};
-use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitchConfig, Placement, Timeout};
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitchConfig, MarkRule, Placement, Timeout};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 
 const ONE: JobId = JobId(1);
 /// Its number is the same as that of the first one in packets.
@@ -35,6 +35,7 @@ impl Switch {
                 },
                 None,
                 None,
+                MarkRule::Nothing,
             );
         }
         Switch { node, seen: Seen::default(), now: Instant::ZERO }
@@ -67,7 +68,7 @@ fn id(job: JobId, block: u32) -> CanaryId {
 }
 
 fn sum(job: JobId, block: u32, counter: u16) -> PartialSum {
-    PartialSum { id: id(job, block), leader: NodeId(3), counter, hosts: HOSTS }
+    PartialSum { id: id(job, block), leader: NodeId(3), counter, hosts: HOSTS, marks: CanaryMarks::NONE }
 }
 
 /// What one job has is a collision for the other, until its sum has passed; equal names are no reason to add.
@@ -83,10 +84,10 @@ fn a_place_is_whose_block_comes_first_until_its_sum_has_passed() {
     let (added, collided) = ((1, Tally::Summed), Tally::Collision);
     assert_eq!(switch.counted(), [added, (257, collided), (2, collided)]);
     // The twin's sum finds no descriptor of its job.
-    assert_eq!(switch.gets(TWIN, 7, CanaryHeader::Broadcast { id: id(TWIN, 5) }), []);
+    assert_eq!(switch.gets(TWIN, 7, CanaryHeader::Broadcast { id: id(TWIN, 5), marks: CanaryMarks::NONE }), []);
     assert!(switch.seen.notes.contains(&Event::Dropped(DropReason::NoSlot)));
     assert_eq!(switch.waits(TIMEOUT).len(), 1);
-    let sums = switch.gets(ONE, 7, CanaryHeader::Broadcast { id: id(ONE, 5) });
+    let sums = switch.gets(ONE, 7, CanaryHeader::Broadcast { id: id(ONE, 5), marks: CanaryMarks::NONE });
     assert_eq!(sums.iter().map(|(to, ..)| to.clone()).collect::<Vec<_>>(), [To::Ports(vec![0])]);
     assert_eq!((switch.node.places_taken(), switch.node.descriptors_in_use()), (0, 0));
     assert_eq!(switch.contribution(TWIN, 1, 6), []);

@@ -17,6 +17,7 @@ mod canary_planted;
 mod canary_recovery;
 mod canary_shared;
 mod canary_storm;
+mod canary_windows;
 mod common;
 mod connection;
 mod doubling;

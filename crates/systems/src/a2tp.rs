@@ -1,9 +1,10 @@
 //! A2TP: its parameters. Its nodes are laid on a network as ATP's, with whom they share switches.
 
 use fanin_core::{ElementOp, JobNodes, NetworkMap, NodeId, Payload};
-use fanin_protocols::a2tp::{A2tpRounds, A2tpWindowConfig, A2tpWindows, CollisionsOf, Synchrony};
+use fanin_protocols::a2tp::{A2tpRounds, A2tpWindows};
 use fanin_protocols::shared::aggregation::WorkerConfig;
 use fanin_protocols::shared::real::Real;
+use fanin_protocols::shared::two_windows::{CollisionsOf, Synchrony, TwoWindowConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::{Aggregation, SafetyNets};
@@ -260,7 +261,7 @@ impl Nodes for A2tpParameters {
     }
 }
 
-fn windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Result<A2tpWindowConfig, BuildError> {
+fn windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Result<TwoWindowConfig, BuildError> {
     let A2tpParameters { threshold, collision_weight, mark_weight, priority, quiet_rounds, aggregators_min, fair, col_only, .. } =
         *parameters;
     for (field, value) in [("threshold", threshold), ("collision_weight", collision_weight), ("mark_weight", mark_weight)] {
@@ -274,7 +275,7 @@ fn windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Result<A2
     if aggregators_min == 0 || aggregators_min > spec.window {
         return Err(BuildError::new("aggregators_min", aggregators_min, format!("1 to {}, the window", spec.window)));
     }
-    Ok(A2tpWindowConfig {
+    Ok(TwoWindowConfig {
         window,
         initial: initial(parameters.initial.div_ceil(servers), window),
         threshold: Real::new(threshold),
@@ -283,6 +284,7 @@ fn windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Result<A2
         priority: Real::new(priority / f64::from(servers)),
         quiet_rounds,
         aggregators_min: aggregators_min.div_ceil(servers),
+        links_min: 1,
         fair,
         col_only,
         collisions: match parameters.collisions {

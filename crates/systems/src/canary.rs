@@ -18,12 +18,13 @@ use fan_in::FanIns;
 mod campaign;
 mod fan_in;
 mod parameters;
+mod windows;
 
 /// Under which Canary hashes the names of blocks.
 pub use fanin_protocols::canary::HASH_KEY as CANARY_HASH_KEY;
 pub(crate) use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitch, CanaryWorker};
 pub(crate) use fanin_wire::canary::{CanaryHeader, LAYOUT};
-pub use parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
+pub use parameters::{CanaryCollisions, CanaryParameters, CanaryWindows, FailureRule, FanInRule, LeaderRule, Placement};
 
 /// The rate in bits per second that timeouts are stated for.
 const TIMEOUT_RATE: u128 = 100_000_000_000;
@@ -64,6 +65,10 @@ impl Facts for CanaryParameters {
 
     fn trees(&self) -> Option<u32> {
         None
+    }
+
+    fn obeys_marks(&self) -> bool {
+        self.windows == CanaryWindows::A2tp
     }
 
     // The paper's 1 us is stated for 100 Gb/s. What a switch waits for is that packets of several hosts are one behind the other on a link: at a
@@ -176,13 +181,18 @@ impl Facts for CanaryParameters {
         let mut keys: Vec<KeyUse> = ["timeout_min", "timeout_max"].map(|key| (key, adaptive, "without timeout = \"adaptive\"")).into();
         keys.push(("scan", !adaptive, "with timeout = \"adaptive\""));
         keys.extend(["failure", "generations", "lifetime", "hold"].map(|key| (key, job.reliable, UNRELIABLE)));
+        let follows = self.windows == CanaryWindows::A2tp;
+        keys.extend(windows::KEYS.map(|key| (key, follows, "without windows = \"a2tp\"")));
         keys.push(("hold", self.failure == FailureRule::Hold, "without failure = \"hold\""));
         keys
     }
 
-    // On both ways, a switch may hold a packet at each level for its timeout.
+    // On both ways, a switch may hold a packet at each level for its timeout. Windows that follow the network may be as short as they are let.
     fn load(&self, job: &JobSize) -> Load {
-        Load { held_ps: 8 * (self.timeout_longest_ps() + self.leader_time_ps), ..Load::of(job, 1) }
+        let load = Load::of(job, 1);
+        let follows = self.windows == CanaryWindows::A2tp;
+        let window = if follows { load.window.min(u64::from(self.shortest_window(u32::MAX))) } else { load.window };
+        Load { held_ps: 8 * (self.timeout_longest_ps() + self.leader_time_ps), window, ..load }
     }
 }
 
@@ -267,6 +277,7 @@ fn nodes<P: Payload + ?Sized>(
     let timeout = timeout(parameters)?;
     let (lifetime, recovery) = recovery(spec, parameters)?;
     let duties = duties(spec, parameters)?;
+    let windows = windows::of(spec, parameters)?;
     let members: Arc<[NodeId]> = spec.hosts.into();
     let worker = |(rank, &host): (usize, &NodeId)| {
         let leaf = leaf_of(map, host)?;
@@ -283,7 +294,11 @@ fn nodes<P: Payload + ?Sized>(
             uplink: leaf.port,
             leaf: leaf.node,
         };
-        Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(CanaryWorker::new(config).with_duties(duties)) })
+        let mut node = CanaryWorker::new(config).with_duties(duties);
+        if let Some(windows) = windows {
+            node = node.with_windows(windows);
+        }
+        Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(node) })
     };
     let workers: Vec<Placed<AnyNode<P>>> = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
     // A lone worker needs no network; otherwise packets may pass any switch, since balancers choose the paths. Switches that jobs share are
@@ -294,7 +309,7 @@ fn nodes<P: Payload + ?Sized>(
         let fan_ins = fan_ins(spec, map, parameters)?;
         let node = |switch| {
             let (config, clock) = at_switch(spec, map, switch, parameters, timeout, lifetime);
-            let mut node = CanarySwitch::new(config);
+            let mut node = CanarySwitch::new(config).with_marks(windows::marks(parameters));
             if let Some((fixed, clock)) = clock {
                 node = node.with_clock(fixed, clock);
             }
@@ -332,7 +347,8 @@ fn shared<P: Payload + ?Sized>(specs: &[JobSpec<'_, P::Op>], map: &NetworkMap) -
             let (node, jobs) = nodes.entry(switch).or_insert_with(make);
             agrees(parameters, node, "in the jobs before it").map_err(refuse)?;
             let (config, clock) = shared_at(spec, map, switch, parameters).map_err(refuse)?;
-            node.admit(config, clock, fan_ins.as_ref().map(|fan_ins| fan_ins.at(map, switch)));
+            let fan_in = fan_ins.as_ref().map(|fan_ins| fan_ins.at(map, switch));
+            node.admit(config, clock, fan_in, windows::marks(parameters));
             jobs.push(spec.id);
         }
     }
@@ -371,7 +387,8 @@ fn admit<P: Payload + ?Sized>(
     let Some(parameters) = shares(spec) else { return Ok(false) };
     agrees(parameters, node, "in the jobs that run")?;
     let (config, clock) = shared_at(spec, map, switch, parameters)?;
-    node.admit(config, clock, fan_ins(spec, map, parameters)?.map(|fan_ins| fan_ins.at(map, switch)));
+    let fan_in = fan_ins(spec, map, parameters)?.map(|fan_ins| fan_ins.at(map, switch));
+    node.admit(config, clock, fan_in, windows::marks(parameters));
     Ok(true)
 }
 
@@ -506,7 +523,7 @@ mod tests {
     use super::*;
     use crate::any::tests::comes_back;
     use fanin_core::{JobId, Length};
-    use fanin_wire::canary::CanaryId;
+    use fanin_wire::canary::{CanaryId, CanaryMarks};
 
     fn built(hosts: &[u32], change: impl FnOnce(&mut JobSpec<'_, ()>)) -> Result<JobNodes<AnyNode<Length>>, String> {
         let hosts: Vec<NodeId> = hosts.iter().copied().map(NodeId).collect();
@@ -613,6 +630,22 @@ mod tests {
         let short = reliable(|parameters| parameters.lifetime_ps = 39_000_000).unwrap_err();
         assert_eq!(short, "lifetime = 39 us: expected 40 us at least, four times rto_min");
         assert_eq!(error(|spec| spec.patience = Duration::ZERO), "patience = 0 ps: expected more than 0");
+        let follows = |change: fn(&mut JobSpec<'_, ()>, &mut CanaryParameters)| {
+            built(&[0, 1], |spec| {
+                let mut parameters = CanaryParameters { windows: CanaryWindows::A2tp, ..CanaryParameters::default() };
+                spec.window = 64;
+                change(spec, &mut parameters);
+                spec.system = System::Canary(parameters);
+            })
+        };
+        assert!(follows(|_, _| {}).is_ok());
+        assert_eq!(
+            follows(|spec, _| spec.window = UNLIMITED).unwrap_err(),
+            "window = unlimited: expected 1 to 65536 packets, the longest that windows = \"a2tp\" may become"
+        );
+        assert_eq!(follows(|_, parameters| parameters.initial = 65).unwrap_err(), "initial = 65: expected 0 to 64, the window");
+        assert_eq!(follows(|_, parameters| parameters.window_min = 65).unwrap_err(), "window_min = 65: expected 0 to 64, the window");
+        assert_eq!(follows(|_, parameters| parameters.threshold = 1.5).unwrap_err(), "threshold = 1.5: expected a share from 0 to 1");
         assert_eq!(error(|spec| spec.window = 0), "window = 0: expected 1 to 1048576 packets, or unlimited");
         let without_places = |spec: &mut JobSpec<'_, ()>| {
             spec.system = System::Canary(CanaryParameters { descriptors: 0, ..CanaryParameters::default() });
@@ -623,6 +656,6 @@ mod tests {
 
     #[test]
     fn packets_begin_with_the_systems_number() {
-        comes_back(3, CanaryHeader::Broadcast { id: CanaryId::new(1, 0, 80) });
+        comes_back(3, CanaryHeader::Broadcast { id: CanaryId::new(1, 0, 80), marks: CanaryMarks::NONE });
     }
 }

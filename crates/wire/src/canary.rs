@@ -8,7 +8,7 @@
 //! | 10 | 2 | `hosts` | reduce: workers of the job; else zero |
 //! | 12 | 4 | `children` | collided: the port by which the packet came; restore: shard in the high half, its 16 ports in the low half; request, direct, done, probe: the sender's rank; waiting, aborted: the rank that is missing; else zero |
 //! | 16 | 2 | `switch_addr` | collided: the switch; else zero |
-//! | 18 | 1 | bits | 7 `bypass`, 6 `multicast`, 5-4 reserved (zero), 3-0 `kind` |
+//! | 18 | 1 | bits | 7 `bypass`, 6 `multicast`, 5 `congestion`, 4 `collision`, 3-0 `kind` |
 //!
 //! | `kind` | name | `bypass` | `multicast` | |
 //! |---|---|---|---|---|
@@ -28,6 +28,9 @@
 //! Kinds 3 to 10 are ours: the text speaks of requests, of their answers and of failed blocks, and gives them no bits (`canary 2`). Who asks
 //! is in `children`, so that a leader can tell requests apart.
 //!
+//! Bits 5 and 4 are ours, too ([`CanaryMarks`]): what a block has met on its way. They are zero in jobs with windows of a fixed length, as padding
+//! is, and always in kinds 3 and 5 to 10.
+//!
 //! The paper does not say where in the byte its two bits are: they are the highest, so that the padding, which holds the kind, is at the
 //! end. A switch of more than 16 ports gets one restoration a *shard* of 16 ports; with 16 bits for the shard's number every port that
 //! there can be is within reach.
@@ -39,7 +42,9 @@ use crate::layout::{Field, Layout, Show, kind};
 
 const BYPASS: u8 = 1 << 7;
 const MULTICAST: u8 = 1 << 6;
-const RESERVED: u8 = 0b0011_0000;
+const CONGESTION: u8 = 1 << 5;
+const COLLISION: u8 = 1 << 4;
+const MARKS: u8 = CONGESTION | COLLISION;
 const KIND: u8 = 0b1111;
 
 const REDUCE: u8 = 0;
@@ -109,6 +114,40 @@ impl CanaryId {
     }
 }
 
+/// What a block has met on its way: packets on their way to the leader say it of their contributions, and sums of all of them. Windows of hosts
+/// that follow the network are made of it (A2TP's `Col` and ECN, which its packets carry as well).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct CanaryMarks(u8);
+
+impl CanaryMarks {
+    /// Nothing that is told of.
+    pub const NONE: CanaryMarks = CanaryMarks(0);
+    /// A switch had no memory for it, or another block wanted the memory that it had.
+    pub const COLLISION: CanaryMarks = CanaryMarks(COLLISION);
+    /// It passed a queue that was longer than the network's threshold (ECN CE).
+    pub const CONGESTION: CanaryMarks = CanaryMarks(CONGESTION);
+
+    /// Both.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: CanaryMarks) -> Self {
+        CanaryMarks(self.0 | other.0)
+    }
+
+    /// These, if `is_so`.
+    #[inline]
+    #[must_use]
+    pub const fn only_if(self, is_so: bool) -> Self {
+        if is_so { self } else { CanaryMarks::NONE }
+    }
+
+    /// Whether one of `other` is among them.
+    #[inline]
+    pub const fn has(self, other: CanaryMarks) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
 /// A view over the bytes of a packet that begins with a Canary header.
 #[derive(Clone, Copy, Debug)]
 pub struct CanaryPacket<'a> {
@@ -119,12 +158,11 @@ impl<'a> CanaryPacket<'a> {
     /// Checks length, kind, flags, and that fields which the kind does not use are zero.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `bypass`, `multicast`, `reserved`, or one of the table's.
+    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `bypass`, `multicast`, `marks`, or one of the table's.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let head = front(bytes, LENGTH)?;
         let bits = head[18];
-        require(bits & RESERVED == 0, "reserved", bits & RESERVED)?;
         let (dst, counter, hosts) = (u32_at(head, 0), u16_at(head, 8), u16_at(head, 10));
         let (children, switch) = (u32_at(head, 12), u16_at(head, 16));
         match bits & KIND {
@@ -147,6 +185,7 @@ impl<'a> CanaryPacket<'a> {
             }
             REQUEST | ANSWER | FAILED | DONE | DIRECT | WAITING | ABORTED | PROBE => {
                 let kind = bits & KIND;
+                require(bits & MARKS == 0 || kind == ANSWER, "marks", bits & MARKS)?;
                 require((bits & BYPASS != 0) == (kind != FAILED), "bypass", bits & BYPASS)?;
                 require(bits & MULTICAST == 0, "multicast", bits & MULTICAST)?;
                 require(dst == 0 || kind == FAILED, "dst", dst)?;
@@ -172,23 +211,23 @@ impl<'a> CanaryPacket<'a> {
     /// The header as a plain enum.
     #[inline]
     pub fn header(&self) -> CanaryHeader {
-        let (bytes, id) = (self.bytes, self.id());
+        let (bytes, id, marks) = (self.bytes, self.id(), CanaryMarks(self.bytes[18] & MARKS));
         match bytes[18] & KIND {
             REDUCE => {
                 let (leader, counter, hosts) = (NodeId(u32_at(bytes, 0)), u16_at(bytes, 8), u16_at(bytes, 10));
-                let sum = PartialSum { id, leader, counter, hosts };
+                let sum = PartialSum { id, leader, counter, hosts, marks };
                 if bytes[18] & BYPASS == 0 {
                     CanaryHeader::Reduce(sum)
                 } else {
                     CanaryHeader::Collided { sum, switch: u16_at(bytes, 16), port: PortId(u16_at(bytes, 12)) }
                 }
             }
-            BROADCAST => CanaryHeader::Broadcast { id },
+            BROADCAST => CanaryHeader::Broadcast { id, marks },
             RESTORE => {
                 let (shard, ports) = (u16_at(bytes, 14), u16_at(bytes, 12));
-                CanaryHeader::Restore { id, switch: NodeId(u32_at(bytes, 0)), shard, ports }
+                CanaryHeader::Restore { id, switch: NodeId(u32_at(bytes, 0)), shard, ports, marks }
             }
-            ANSWER => CanaryHeader::Answer { id },
+            ANSWER => CanaryHeader::Answer { id, marks },
             FAILED => CanaryHeader::Failed { id, host: NodeId(u32_at(bytes, 0)) },
             kind => self.about_rank(kind, id),
         }
@@ -227,6 +266,8 @@ pub struct PartialSum {
     pub counter: u16,
     /// Number of workers in the job.
     pub hosts: u16,
+    /// What the contributions have met.
+    pub marks: CanaryMarks,
 }
 
 /// The header of a packet of Canary.
@@ -247,6 +288,8 @@ pub enum CanaryHeader {
     Broadcast {
         /// The block.
         id: CanaryId,
+        /// What it has met so far.
+        marks: CanaryMarks,
     },
     /// To a switch: the sum, for children that it could not record.
     Restore {
@@ -258,6 +301,8 @@ pub enum CanaryHeader {
         shard: u16,
         /// The ports.
         ports: u16,
+        /// What the block has met so far.
+        marks: CanaryMarks,
     },
     /// To the leader: the sum has not come.
     Request {
@@ -272,6 +317,8 @@ pub enum CanaryHeader {
     Answer {
         /// The block.
         id: CanaryId,
+        /// What it has met so far.
+        marks: CanaryMarks,
     },
     /// To one worker, seen by the switches on the way: the block is contributed anew, under this generation.
     Failed {
@@ -331,10 +378,10 @@ impl CanaryHeader {
         match *self {
             CanaryHeader::Reduce(PartialSum { id, .. })
             | CanaryHeader::Collided { sum: PartialSum { id, .. }, .. }
-            | CanaryHeader::Broadcast { id }
+            | CanaryHeader::Broadcast { id, .. }
             | CanaryHeader::Restore { id, .. }
             | CanaryHeader::Request { id, .. }
-            | CanaryHeader::Answer { id }
+            | CanaryHeader::Answer { id, .. }
             | CanaryHeader::Failed { id, .. }
             | CanaryHeader::Done { id, .. }
             | CanaryHeader::Direct { id, .. }
@@ -368,16 +415,16 @@ impl Wire for CanaryHeader {
                 put(out, 0, sum.leader.0.to_le_bytes());
                 put(out, 8, sum.counter.to_le_bytes());
                 put(out, 10, sum.hosts.to_le_bytes());
-                out[18] = REDUCE;
+                out[18] = REDUCE | sum.marks.0;
             }
-            CanaryHeader::Broadcast { .. } => out[18] = BROADCAST | MULTICAST,
-            CanaryHeader::Restore { switch, shard, ports, .. } => {
+            CanaryHeader::Broadcast { marks, .. } => out[18] = BROADCAST | MULTICAST | marks.0,
+            CanaryHeader::Restore { switch, shard, ports, marks, .. } => {
                 put(out, 0, switch.0.to_le_bytes());
                 put(out, 12, ports.to_le_bytes());
                 put(out, 14, shard.to_le_bytes());
-                out[18] = RESTORE | BYPASS;
+                out[18] = RESTORE | BYPASS | marks.0;
             }
-            CanaryHeader::Answer { .. } => out[18] = ANSWER | BYPASS,
+            CanaryHeader::Answer { marks, .. } => out[18] = ANSWER | BYPASS | marks.0,
             CanaryHeader::Failed { host, .. } => {
                 put(out, 0, host.0.to_le_bytes());
                 out[18] = FAILED;
@@ -460,6 +507,8 @@ pub const LAYOUT: Layout = {
             Field::new("switch_addr", 16, 2).of(&[0]),
             Field::new("bypass", 18, 1).bits(0x80),
             Field::new("multicast", 18, 1).bits(0x40),
+            Field::new("congestion", 18, 1).bits(0x20).of(&[0, 1, 2, 4]),
+            Field::new("collision", 18, 1).bits(0x10).of(&[0, 1, 2, 4]),
         ],
     }
 };
@@ -469,26 +518,48 @@ mod tests {
     use super::*;
 
     const ID: CanaryId = CanaryId::new(0x12, 0x3, 0x4_5678);
-    const SUM: PartialSum = PartialSum { id: ID, leader: NodeId(0x0403_0201), counter: 0x0605, hosts: 0x0807 };
+    const SUM: PartialSum = PartialSum { id: ID, leader: NodeId(0x0403_0201), counter: 0x0605, hosts: 0x0807, marks: CanaryMarks::NONE };
+    const MARKED: PartialSum = PartialSum { marks: CanaryMarks::COLLISION, ..SUM };
 
     #[test]
     fn golden_bytes() {
-        let cases: [(CanaryHeader, [u8; 19]); 14] = [
+        let both = CanaryMarks::COLLISION.with(CanaryMarks::CONGESTION);
+        let cases: [(CanaryHeader, [u8; 19]); 19] = [
             (CanaryHeader::Reduce(SUM), [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0x00]),
             (
                 CanaryHeader::Collided { sum: SUM, switch: 0x0c0b, port: PortId(0x0a09) },
                 [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 5, 6, 7, 8, 9, 10, 0, 0, 11, 12, 0x80],
             ),
-            (CanaryHeader::Broadcast { id: ID }, [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x41]),
+            (CanaryHeader::Reduce(MARKED), [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0x10]),
             (
-                CanaryHeader::Restore { id: ID, switch: NodeId(0x0403_0201), shard: 0x0c0b, ports: 0x0a09 },
+                CanaryHeader::Collided { sum: MARKED, switch: 0x0c0b, port: PortId(0x0a09) },
+                [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 5, 6, 7, 8, 9, 10, 0, 0, 11, 12, 0x90],
+            ),
+            (
+                CanaryHeader::Broadcast { id: ID, marks: CanaryMarks::CONGESTION },
+                [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x61],
+            ),
+            (
+                CanaryHeader::Restore { id: ID, switch: NodeId(0x0403_0201), shard: 0x0c0b, ports: 0x0a09, marks: both },
+                [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 9, 10, 11, 12, 0, 0, 0xb2],
+            ),
+            (CanaryHeader::Answer { id: ID, marks: both }, [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb4]),
+            (
+                CanaryHeader::Broadcast { id: ID, marks: CanaryMarks::NONE },
+                [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x41],
+            ),
+            (
+                CanaryHeader::Restore { id: ID, switch: NodeId(0x0403_0201), shard: 0x0c0b, ports: 0x0a09, marks: CanaryMarks::NONE },
                 [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 9, 10, 11, 12, 0, 0, 0x82],
             ),
             (
                 CanaryHeader::Request { id: ID, rank: Rank(0x0a09), attempt: 0x0605 },
                 [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 5, 6, 0, 0, 9, 10, 0, 0, 0, 0, 0x83],
             ),
-            (CanaryHeader::Answer { id: ID }, [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x84]),
+            (
+                CanaryHeader::Answer { id: ID, marks: CanaryMarks::NONE },
+                [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x84],
+            ),
             (
                 CanaryHeader::Failed { id: ID, host: NodeId(0x0403_0201) },
                 [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x05],
@@ -526,7 +597,7 @@ mod tests {
     #[test]
     fn a_block_of_the_paper_has_its_overhead() {
         // canary 2: 19 + 14 (Ethernet) + 24 (preamble, gap, checksum) = 57 bytes; 128 of 185 bytes are payload.
-        let overhead = CanaryHeader::Broadcast { id: ID }.wire_len() + 14 + 24;
+        let overhead = CanaryHeader::Broadcast { id: ID, marks: CanaryMarks::NONE }.wire_len() + 14 + 24;
         assert_eq!((overhead, 128 + overhead, 1024 + overhead), (57, 185, 1081));
     }
 
@@ -541,10 +612,13 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let (reduce, broadcast) = (CanaryHeader::Reduce(SUM), CanaryHeader::Broadcast { id: ID });
-        let restore = CanaryHeader::Restore { id: ID, switch: NodeId(9), shard: 0, ports: 1 };
+        let (reduce, broadcast) = (CanaryHeader::Reduce(SUM), CanaryHeader::Broadcast { id: ID, marks: CanaryMarks::NONE });
+        let restore = CanaryHeader::Restore { id: ID, switch: NodeId(9), shard: 0, ports: 1, marks: CanaryMarks::NONE };
+        let (request, failed) =
+            (CanaryHeader::Request { id: ID, rank: Rank(1), attempt: 0 }, CanaryHeader::Failed { id: ID, host: NodeId(3) });
         assert_eq!(error(&[(18, 0x0b)], reduce), ("kind", 11));
-        assert_eq!(error(&[(18, 0x10)], reduce), ("reserved", 16));
+        assert_eq!(error(&[(18, 0x95)], failed), ("marks", 16));
+        assert_eq!(error(&[(18, 0xa3)], request), ("marks", 32));
         assert_eq!(error(&[(18, 0x40)], reduce), ("multicast", 0x40));
         assert_eq!(error(&[(8, 0), (9, 0)], reduce), ("counter", 0));
         assert_eq!(error(&[(8, 7), (9, 8)], reduce), ("counter", 0x0807));
@@ -557,8 +631,6 @@ mod tests {
         assert_eq!(error(&[(10, 7)], broadcast), ("hosts", 7));
         assert_eq!(error(&[(18, 0x02)], restore), ("bypass", 0));
         assert_eq!(error(&[(17, 1)], restore), ("switch_addr", 256));
-        let (request, failed) =
-            (CanaryHeader::Request { id: ID, rank: Rank(1), attempt: 0 }, CanaryHeader::Failed { id: ID, host: NodeId(3) });
         assert_eq!(error(&[(18, 0x03)], request), ("bypass", 0));
         assert_eq!(error(&[(18, 0xc3)], request), ("multicast", 0x40));
         assert_eq!(error(&[(14, 1)], request), ("children", 0x1_0001));
@@ -585,7 +657,7 @@ mod tests {
 
     #[test]
     fn the_header_is_small_in_memory() {
-        assert!(size_of::<CanaryHeader>() <= 20, "{} bytes", size_of::<CanaryHeader>());
+        assert!(size_of::<CanaryHeader>() <= 24, "{} bytes", size_of::<CanaryHeader>());
     }
 
     #[test]

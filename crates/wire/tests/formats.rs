@@ -7,7 +7,7 @@ mod common;
 use common::{reads_back, seeded, survives, suspects};
 use fanin_core::{Address, BlockExponent, FlowLabel, IndexCoding, JobId, Malformed, NodeId, PortId, Rank, Role, TrafficClass, Via};
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 use fanin_wire::exchange::{Data, ExchangeHeader, Sender};
 use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 use fanin_wire::hop::HopHeader;
@@ -172,29 +172,36 @@ fn link_headers() -> impl Strategy<Value = LinkHeader> {
     prop_oneof![4 => hello, 1 => Just(LinkHeader::Background)]
 }
 
+/// What a block may have met.
+fn marks() -> impl Strategy<Value = CanaryMarks> {
+    any::<(bool, bool)>()
+        .prop_map(|(collided, congested)| CanaryMarks::COLLISION.only_if(collided).with(CanaryMarks::CONGESTION.only_if(congested)))
+}
+
 fn canary_headers() -> impl Strategy<Value = CanaryHeader> {
     let id = || any::<(u8, u8, u32)>().prop_map(|(app, generation, block)| CanaryId::new(app, generation, block));
     let sum = move || {
-        (id(), any::<u32>(), 2..=u16::MAX, any::<u16>()).prop_map(|(id, leader, hosts, counter)| {
+        (id(), any::<u32>(), 2..=u16::MAX, any::<u16>(), marks()).prop_map(|(id, leader, hosts, counter, marks)| {
             let counter = 1 + counter % (hosts - 1);
-            PartialSum { id, leader: NodeId(leader), counter, hosts }
+            PartialSum { id, leader: NodeId(leader), counter, hosts, marks }
         })
     };
     prop_oneof![
         sum().prop_map(CanaryHeader::Reduce),
         (sum(), any::<u16>(), any::<u16>()).prop_map(|(sum, switch, port)| CanaryHeader::Collided { sum, switch, port: PortId(port) }),
-        id().prop_map(|id| CanaryHeader::Broadcast { id }),
-        (id(), any::<u32>(), any::<u16>(), any::<u16>()).prop_map(|(id, switch, shard, ports)| CanaryHeader::Restore {
+        (id(), marks()).prop_map(|(id, marks)| CanaryHeader::Broadcast { id, marks }),
+        (id(), any::<u32>(), any::<u16>(), any::<u16>(), marks()).prop_map(|(id, switch, shard, ports, marks)| CanaryHeader::Restore {
             id,
             switch: NodeId(switch),
             shard,
-            ports
+            ports,
+            marks,
         }),
-        (id(), 0..u16::MAX, any::<(u16, u32, u8)>()).prop_map(|(id, rank, (attempt, host, kind))| {
+        (id(), 0..u16::MAX, any::<(u16, u32, u8)>(), marks()).prop_map(|(id, rank, (attempt, host, kind), marks)| {
             let (rank, missing) = (Rank(u32::from(rank)), (kind < 128).then_some(Rank(u32::from(rank))));
             match kind % 8 {
                 0 => CanaryHeader::Request { id, rank, attempt },
-                1 => CanaryHeader::Answer { id },
+                1 => CanaryHeader::Answer { id, marks },
                 2 => CanaryHeader::Failed { id, host: NodeId(host) },
                 3 => CanaryHeader::Done { id, rank },
                 4 => CanaryHeader::Direct { id, rank },

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use fanin_core::Duration;
-use fanin_systems::{CanaryParameters, FanInRule, Placement, SumOrder, SwitchMlParameters, System, TreeParameters};
+use fanin_systems::{CanaryParameters, CanaryWindows, FanInRule, Placement, SumOrder, SwitchMlParameters, System, TreeParameters};
 
 use crate::layout::{JOBS_MAX, LATE_LIMITS, OP_REDUCES, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};
 use crate::ops::OpTable;
@@ -107,11 +107,12 @@ impl XdpCanary {
     /// # Errors
     /// What the program does not have.
     pub fn new(parameters: &CanaryParameters, ranks: u32, patience: Duration) -> Result<Self, Refused> {
-        let CanaryParameters { timeout_adaptive, scan_ps, timeout_ps, timeout_root_ps, shared, placement, .. } = *parameters;
+        let CanaryParameters { timeout_adaptive, scan_ps, timeout_ps, timeout_root_ps, shared, placement, windows, .. } = *parameters;
         let refuse = |is_so: bool, key, why| if is_so { Err(Refused::Canary { key, why }) } else { Ok(()) };
         refuse(timeout_adaptive, "timeout = \"adaptive\"", "the program has fixed timeouts")?;
         refuse(scan_ps > 0, "scan", "the program's clock packets come when they come")?;
         refuse(timeout_root_ps.is_some(), "timeout", "a job's only switch has one timeout")?;
+        refuse(windows == CanaryWindows::A2tp, "windows = \"a2tp\"", "the program marks no blocks")?;
         refuse(shared, "shared", "each job has an array of its own here")?;
         refuse(placement == Placement::TwoPlaces, "table = \"d-choice\"", "a program holds the lock of one descriptor at a time")?;
         let lifetime = match parameters.lifetime_ps {

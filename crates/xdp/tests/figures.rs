@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fanin_core::{Address, ElementOp, NodeId, Role, Via};
 use fanin_systems::{CanaryParameters, FanInRule, Placement};
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::switchml::{CallLabel, SlotUse};
 use fanin_xdp::job::{XdpCanary, XdpJob};
@@ -97,13 +97,13 @@ fn what_a_packet_of_canary_costs() {
         for block in 0..ROUNDS {
             let id = CanaryId::new(77, 0, block);
             let leader = Address::worker(NodeId(0));
-            let sum = PartialSum { id, leader: NodeId(0), counter: 1, hosts: RANKS as u16 };
+            let sum = PartialSum { id, leader: NodeId(0), counter: 1, hosts: RANKS as u16, marks: CanaryMarks::NONE };
             for rank in 1..RANKS {
                 let completes = rank == RANKS - 1;
                 run(rank as usize - 1, rank, CanaryHeader::Reduce(sum), leader, Via::Aggregators, if completes { 4 } else { 1 });
             }
-            run(3, 0, CanaryHeader::Broadcast { id }, Address::switch(NodeId(0)), Via::Direct, 4);
-            run(4, 0, CanaryHeader::Answer { id }, Address::worker(NodeId(1)), Via::Direct, 4);
+            run(3, 0, CanaryHeader::Broadcast { id, marks: CanaryMarks::NONE }, Address::switch(NodeId(0)), Via::Direct, 4);
+            run(4, 0, CanaryHeader::Answer { id, marks: CanaryMarks::NONE }, Address::worker(NodeId(1)), Via::Direct, 4);
         }
         // A scan that finds nothing: 64 descriptors a frame.
         for now in 1..=u64::from(ROUNDS) {

@@ -5,7 +5,7 @@
 //! | in the paper's packet | in Fanin's message |
 //! |---|---|
 //! | `dst` is the IPv4 address of the packet's receiver, "the same routing tables used for IP routing" | a host's or switch's number, and only where it is not in the packet's own address: here always; the number of a host is its address |
-//! | 6 bits of padding | `reserved` and `kind`, which tells apart what the paper's text has and gives no bits to |
+//! | 6 bits of padding, 4 of them as `kind`, which tells apart what the paper's text has and gives no bits to | the same; the other two are marks of jobs whose windows follow them |
 //! | data, big-endian | the payload, little-endian |
 
 use std::net::Ipv4Addr;
@@ -104,6 +104,8 @@ impl CanaryFrame {
         let (ethernet, rest) = ETHERNET.split(frame)?;
         ETHERNET.require(ethernet, "kind", KIND_CANARY)?;
         let (header, data) = CANARY.split(rest)?;
+        // Marks, of jobs whose windows follow them: the paper's packet has padding there, and these switches make none.
+        CANARY.require(header, "reserved", 0)?;
         let (dst, kind) = (CANARY.get(header, "dst"), CANARY.get(header, "kind"));
         let mut header = header.to_vec();
         if !names_receiver(kind) {
@@ -159,7 +161,7 @@ pub fn place(id: u32, descriptors: u32) -> u32 {
 mod tests {
     use super::*;
     use fanin_core::PortId;
-    use fanin_wire::canary::{CanaryId, PartialSum};
+    use fanin_wire::canary::{CanaryId, CanaryMarks, PartialSum};
 
     const OWN: Name = Name { ip: Ipv4Addr::new(10, 0, 255, 7), number: 7 };
     const LEADER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
@@ -169,7 +171,7 @@ mod tests {
     }
 
     fn sum() -> PartialSum {
-        PartialSum { id: CanaryId::new(9, 2, 0x3_0405), leader: NodeId(LEADER.into()), counter: 5, hosts: 0x102 }
+        PartialSum { id: CanaryId::new(9, 2, 0x3_0405), leader: NodeId(LEADER.into()), counter: 5, hosts: 0x102, marks: CanaryMarks::NONE }
     }
 
     #[test]
@@ -193,9 +195,9 @@ mod tests {
         let all = [
             frame(LEADER, CanaryHeader::Reduce(sum())),
             frame(LEADER, CanaryHeader::Collided { sum: sum(), switch: 3, port: PortId(1) }),
-            frame(Ipv4Addr::UNSPECIFIED, CanaryHeader::Broadcast { id }),
-            frame(OWN.ip, CanaryHeader::Restore { id, switch: NodeId(7), shard: 3, ports: 0x8001 }),
-            frame(LEADER, CanaryHeader::Answer { id }),
+            frame(Ipv4Addr::UNSPECIFIED, CanaryHeader::Broadcast { id, marks: CanaryMarks::NONE }),
+            frame(OWN.ip, CanaryHeader::Restore { id, switch: NodeId(7), shard: 3, ports: 0x8001, marks: CanaryMarks::NONE }),
+            frame(LEADER, CanaryHeader::Answer { id, marks: CanaryMarks::NONE }),
             frame(LEADER, CanaryHeader::Failed { id, host: NodeId(LEADER.into()) }),
         ];
         for frame in all {

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use fanin_core::{Address, DropReason, Duration, Event, Ingress, Instant, JobId, Node, NodeId, PortId, Tally};
 use fanin_protocols::canary::CanarySwitch;
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 
 use super::{About, Draws, Files, Outlet, To, Trace, alter, damage, elements};
 use crate::control::canary::{Switch, Way};
@@ -258,7 +258,8 @@ impl World {
             counter &= 0xbfff;
         }
         let leader = if self.draws.percent(2) { 103 } else { leader };
-        let sum = PartialSum { id, leader: NodeId(host(leader).into()), counter: counter.max(1), hosts: hosts.max(2) };
+        let sum =
+            PartialSum { id, leader: NodeId(host(leader).into()), counter: counter.max(1), hosts: hosts.max(2), marks: CanaryMarks::NONE };
         (port, self.frame(host(leader), CanaryHeader::Reduce(sum)))
     }
 
@@ -271,7 +272,7 @@ impl World {
         }
         let port = if leader < self.hosts() { leader } else { self.hosts() };
         let port = if self.draws.percent(10) { self.draws.below(self.switch.ports().into()) as u16 } else { port };
-        (port, self.frame(Ipv4Addr::UNSPECIFIED, CanaryHeader::Broadcast { id }))
+        (port, self.frame(Ipv4Addr::UNSPECIFIED, CanaryHeader::Broadcast { id, marks: CanaryMarks::NONE }))
     }
 
     fn restore(&mut self) -> (u16, Vec<u8>) {
@@ -280,7 +281,7 @@ impl World {
         let ports = self.draws.any() as u16;
         let ports = if self.draws.percent(85) { ports & ((1 << self.switch.ports()) - 1) } else { ports };
         let (dst, number) = if self.draws.percent(80) { (self.switch.ip, self.switch.number) } else { (OTHER_SWITCH, 8) };
-        (self.hosts(), self.frame(dst, CanaryHeader::Restore { id, switch: NodeId(number.into()), shard, ports }))
+        (self.hosts(), self.frame(dst, CanaryHeader::Restore { id, switch: NodeId(number.into()), shard, ports, marks: CanaryMarks::NONE }))
     }
 
     /// What only passes.
@@ -290,9 +291,9 @@ impl World {
             (block.id, block.leader, block.hosts)
         };
         let to = host(if self.draws.percent(90) { leader } else { 77 });
-        let sum = PartialSum { id, leader: NodeId(to.into()), counter: 1, hosts };
+        let sum = PartialSum { id, leader: NodeId(to.into()), counter: 1, hosts, marks: CanaryMarks::NONE };
         let header = match self.draws.below(4) {
-            0 => CanaryHeader::Answer { id },
+            0 => CanaryHeader::Answer { id, marks: CanaryMarks::NONE },
             1 => CanaryHeader::Failed { id, host: NodeId(to.into()) },
             2 => CanaryHeader::Request { id, rank: fanin_core::Rank(self.draws.below(8) as u32), attempt: 3 },
             _ => CanaryHeader::Collided { sum, switch: 8, port: PortId(self.draws.below(9) as u16) },

@@ -268,24 +268,28 @@ pub const JOBS: &[Key] = &[
     ("lifetime", &[with(&["faults.links=[{ loss = 0.2 }]"], "\"500us\""), with(&[UNRELIABLE], "\"900us\"")]),
     ("fixed_point", &[with(&["jobs.0.element=i32"], "true"), with(&["jobs.0.overflow=0.5"], "true"), with(&[LOSS], "true")]),
     ("aggregators", &[bare("3"), with(&["jobs.0.aggregating=0"], "3")]),
-    ("initial", &[bare("2")]),
+    ("initial", &[bare("2"), with(FOLLOWS, "2")]),
+    ("window_min", &[bare("2"), with(FOLLOWS, "30")]),
     ("reclaim", &[with(&["jobs.0.aggregators=8", "jobs.0.crash=\"2us\"", SECOND], "\"1us\""), with(&["jobs.0.aggregating=0"], "\"1us\"")]),
     ("nets", &[with(&["faults.links=[{ loss = 0.1 }]", "jobs.0.operations=4"], "\"paper\"")]),
     ("overflow", &[bare("0.5"), with(&["jobs.0.fixed_point=true"], "0.5")]),
     ("increase", &[with(&["jobs.0.initial=2"], "\"60KiB\"")]),
-    ("windows", &[with(&[MARKS, TRAFFIC, "jobs.0.operations=8"], "\"own\"")]),
-    ("threshold", &[with(CONTENDED, "0")]),
-    ("collision_weight", &[with(CONTENDED, "1")]),
-    ("mark_weight", &[with(MARKED, "1")]),
+    ("windows", &[with(&[MARKS, TRAFFIC, "jobs.0.operations=8"], "\"own\""), with(&[MARKS, TRAFFIC, "jobs.0.operations=8"], "\"a2tp\"")]),
+    ("threshold", &[with(CONTENDED, "0"), with(FOLLOWS, "0.9")]),
+    ("collision_weight", &[with(CONTENDED, "1"), with(FOLLOWS, "1")]),
+    ("mark_weight", &[with(MARKED, "1"), with(FOLLOWS, "1")]),
     ("priority", &[with(CONTENDED, "9")]),
     ("quiet_rounds", &[with(CONTENDED, "1")]),
     ("aggregators_min", &[with(CONTENDED, "16")]),
     ("fair", &[with(CONTENDED, "true")]),
     ("col_only", &[with(CONTENDED, "true")]),
-    ("collisions", &[with(CONTENDED, "\"aggregated\"")]),
+    ("collisions", &[with(CONTENDED, "\"aggregated\""), with(FOLLOWS, "\"stragglers\"")]),
     ("synchrony", &[with(CONTENDED, "\"round-trip\"")]),
 ];
 
+/// Windows of Canary that follow collisions in short arrays, and marks.
+const FOLLOWS: &[&str] =
+    &["jobs.0.windows=a2tp", "jobs.0.descriptors=8", "jobs.0.window=64", "jobs.0.message=512KiB", "jobs.0.operations=4", MARKS, TRAFFIC];
 /// Two jobs over the same switches, which have far fewer aggregators than the jobs have packets under way.
 const CONTENDED: &[&str] =
     &["jobs.0.workers=6", TWO_JOBS, "jobs.0.aggregators=8", "jobs.0.window=64", "jobs.0.message=512KiB", "jobs.0.operations=8"];

@@ -12,7 +12,7 @@
 //! | `a2tp 9`, P1, all workers send a fragment the same way | [`A2tpRounds`], "Agreement", below |
 //! | `a2tp 8`, gap 3, stragglers told from bottlenecks | [`Synchrony`], "Stragglers", below |
 //! | `a2tp 8`, gaps | "Equal jobs" and "What the paper leaves open", below |
-//! | paper, section 8: fairness | [`CollisionsOf`], [`A2tpWindowConfig::fair`], [`A2tpWindowConfig::priority`], [`A2tpWindowConfig::aggregators_min`] |
+//! | paper, section 8: fairness | [`CollisionsOf`], [`TwoWindowConfig::fair`], [`TwoWindowConfig::priority`], [`TwoWindowConfig::aggregators_min`] |
 //!
 //! ## Agreement
 //! In the paper every worker computes its windows from what it sees. If one then sends a fragment to the aggregator and another one to the
@@ -51,7 +51,7 @@
 //! aggregators would never give one back, whatever its priority.
 //!
 //! ## Fairness
-//! With [`A2tpWindowConfig::fair`] gamma is 1 for all, as in section 8 of the paper, but that alone changes little: a straggler's fragments
+//! With [`TwoWindowConfig::fair`] gamma is 1 for all, as in section 8 of the paper, but that alone changes little: a straggler's fragments
 //! wait in their aggregators, so they are hit in 1/gamma as many round trips, and by (1) it still counts more collisions than
 //! others. So its h is what it would be if they did not wait. The measure is rough where few fragments are left unmarked.
 //!
@@ -61,13 +61,14 @@
 //! fragment a round (gaps 4, 5), the aggregator window of a job with another priority by that much. The first windows are half of the
 //! longest (gap 7). A mark on the way of an acknowledgement is told to the server by the next fragment.
 
-mod control;
+mod flags;
 mod rounds;
 mod windows;
 
 use crate::shared::aggregation::{AggregationServer, AggregationSwitch, Streams};
+#[cfg(doc)]
+use crate::shared::two_windows::{CollisionsOf, Control, Synchrony, Tally, TwoWindowConfig};
 
-pub use control::{A2tpWindowConfig, CollisionsOf, Control, Met, Synchrony, Tally, decrease};
 pub use rounds::{A2tpRounds, AgreedRounds};
 pub use windows::{A2tpWindows, AgreedWindows, OwnWindows};
 

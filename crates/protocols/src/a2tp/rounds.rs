@@ -10,9 +10,10 @@
 use fanin_core::{Gauge, Instant};
 use fanin_wire::atp::{AtpFlags, FragmentId, NextRound, Waited};
 
-use super::control::{A2tpWindowConfig, Control, Tally};
+use super::flags::seen;
 use crate::shared::aggregation::Rounds;
 use crate::shared::serial::newer;
+use crate::shared::two_windows::{Control, Tally, TwoWindowConfig};
 
 /// A stretch of fragments.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,7 +26,7 @@ pub(super) struct Round {
 
 impl Round {
     /// Where a job begins, as its workers and its server know without being told.
-    pub fn first(config: &A2tpWindowConfig) -> Self {
+    pub fn first(config: &TwoWindowConfig) -> Self {
         let initial = config.initial.clamp(1, config.window);
         Round { start: 0, length: initial, aggregated: initial }
     }
@@ -56,7 +57,7 @@ pub enum A2tpRounds {
 
 impl A2tpRounds {
     /// Rounds that the server makes.
-    pub fn agreed(config: A2tpWindowConfig) -> Self {
+    pub fn agreed(config: TwoWindowConfig) -> Self {
         let first = Round::first(&config);
         let rounds = [first; REMEMBERED];
         A2tpRounds::Agreed(Box::new(AgreedRounds { control: Control::new(config), tally: Tally::new(&config), rounds, known: 1 }))
@@ -90,7 +91,7 @@ impl AgreedRounds {
         };
         let (round, next) = (self.rounds[index], self.rounds[index - 1]);
         let place = at.seq.wrapping_sub(round.start);
-        self.tally.count(now, at.tensor, place < round.aggregated, flags, waited);
+        self.tally.count(now, at.tensor, seen(place < round.aggregated, flags, waited));
         let told =
             NextRound { ahead: next.start.wrapping_sub(at.seq) as u16, length: next.length as u16, aggregated: next.aggregated as u16 };
         (told, place)
@@ -129,7 +130,7 @@ pub(super) struct KnownRounds {
 }
 
 impl KnownRounds {
-    pub fn new(config: &A2tpWindowConfig) -> Self {
+    pub fn new(config: &TwoWindowConfig) -> Self {
         let first = Round::first(config);
         KnownRounds { current: first, before: first, next: None }
     }
@@ -163,11 +164,11 @@ impl KnownRounds {
 
 #[cfg(test)]
 mod tests {
-    use super::super::control::{CollisionsOf, Synchrony};
     use super::*;
     use crate::shared::real::Real;
+    use crate::shared::two_windows::{CollisionsOf, Synchrony};
 
-    const CONFIG: A2tpWindowConfig = A2tpWindowConfig {
+    const CONFIG: TwoWindowConfig = TwoWindowConfig {
         window: 64,
         initial: 5,
         threshold: Real::new(0.15),
@@ -176,6 +177,7 @@ mod tests {
         priority: Real::new(1.0),
         quiet_rounds: 0,
         aggregators_min: 1,
+        links_min: 1,
         fair: false,
         col_only: false,
         collisions: CollisionsOf::Round,

@@ -2,10 +2,10 @@
 
 use fanin_core::{Gauge, Instant};
 
-use super::control::{A2tpWindowConfig, Control, Tally};
+use super::flags::seen;
 use super::rounds::{KnownRounds, Round};
 use crate::shared::aggregation::{Acknowledged, Way, Windows};
-use crate::shared::serial::newer;
+use crate::shared::two_windows::{OwnRounds, TwoWindowConfig};
 
 /// The windows of one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -27,15 +27,15 @@ pub struct AgreedWindows {
 
 impl A2tpWindows {
     /// Windows that the server makes.
-    pub fn agreed(config: A2tpWindowConfig) -> Self {
+    pub fn agreed(config: TwoWindowConfig) -> Self {
         let rounds = KnownRounds::new(&config);
         A2tpWindows::Agreed(Box::new(AgreedWindows { rounds, window: config.window, disagrees: false }))
     }
 
     /// Windows of its own.
-    pub fn own(config: A2tpWindowConfig) -> Self {
+    pub fn own(config: TwoWindowConfig) -> Self {
         let round = Round::first(&config);
-        A2tpWindows::Own(Box::new(OwnWindows { control: Control::new(config), tally: Tally::new(&config), round, tally_end: None }))
+        A2tpWindows::Own(Box::new(OwnWindows { rounds: OwnRounds::new(config), round }))
     }
 
     /// Makes a worker send fragments another way than the server says, to show what becomes of it (P1).
@@ -64,37 +64,27 @@ impl AgreedWindows {
 /// so that workers of a job may send a fragment different ways (P1).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct OwnWindows {
-    control: Control,
-    tally: Tally,
+    rounds: OwnRounds,
     round: Round,
-    /// The fragment whose acknowledgement ends what is tallied, once there was one.
-    tally_end: Option<u32>,
 }
 
 impl OwnWindows {
     #[inline]
     fn way(&mut self, seq: u32, edge: u32) -> Option<Way> {
-        if seq.wrapping_sub(edge) >= self.control.length() {
+        let control = self.rounds.control();
+        if seq.wrapping_sub(edge) >= control.length() {
             return None;
         }
         if !self.round.contains(seq) {
-            self.round = Round { start: seq, length: self.control.length(), aggregated: self.control.aggregated() };
+            self.round = Round { start: seq, length: control.length(), aggregated: control.aggregated() };
         }
         let aggregated = seq.wrapping_sub(self.round.start) < self.round.aggregated;
-        Some(Way { aggregated, place: seq % self.control.config().window })
+        Some(Way { aggregated, place: seq % control.config().window })
     }
 
     /// Once for a window's worth of fragments.
     fn on_ack(&mut self, now: Instant, ack: &Acknowledged) {
-        let over = self.tally_end.is_none_or(|end| !newer(end, ack.edge));
-        if over {
-            if let Some(met) = self.tally.begin(now, 0, self.control.length()) {
-                self.control.update(&met);
-            }
-            let all_here = ack.next == ack.edge;
-            self.tally_end = Some(if all_here { ack.edge.wrapping_add(self.control.length()) } else { ack.next });
-        }
-        self.tally.count(now, 0, ack.aggregated, ack.flags, ack.waited);
+        self.rounds.on_answer(now, 0, (ack.edge, ack.next), seen(ack.aggregated, ack.flags, ack.waited));
     }
 }
 
@@ -121,14 +111,14 @@ impl Windows for A2tpWindows {
 
     fn rebase(&mut self, now: Instant) {
         if let A2tpWindows::Own(windows) = self {
-            windows.tally.rebase(now);
+            windows.rounds.rebase(now);
         }
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
         match self {
             A2tpWindows::Agreed(windows) => windows.rounds.gauges(report),
-            A2tpWindows::Own(windows) => windows.control.gauges(report),
+            A2tpWindows::Own(windows) => windows.rounds.control().gauges(report),
         }
     }
 }

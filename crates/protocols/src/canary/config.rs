@@ -111,6 +111,18 @@ pub struct CanaryWorkerConfig<O> {
     pub leaf: NodeId,
 }
 
+/// What switches mark blocks with, for workers whose windows follow it ([`CanaryWorker::with_windows`](super::CanaryWorker::with_windows)).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum MarkRule {
+    /// Nothing: windows are fixed.
+    #[default]
+    Nothing,
+    /// Long queues (ECN), and collisions: the block that found its place taken, and the one that has it (A2TP's `Col`).
+    Collisions,
+    /// These, and stragglers: what came when a descriptor had been sent on, so that nobody has summed it there.
+    Stragglers,
+}
+
 /// How a block finds its place in a switch's array of descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {

@@ -2,7 +2,7 @@
 //! together however long the array is.
 
 use fanin_core::{Instant, JobId, NodeId, Payload, PortId, PortSet};
-use fanin_wire::canary::{CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryId, CanaryMarks, PartialSum};
 
 use super::pool::Pool;
 use super::table::{Found, Table};
@@ -39,6 +39,8 @@ pub(super) struct Descriptor<A> {
     /// Contributions that can come here at most.
     pub fan_in: u16,
     pub state: State,
+    /// What its contributions have met; on its way down, what the block has.
+    pub marks: CanaryMarks,
     /// Length in bytes of each of its contributions; 0 where they are empty.
     pub bytes: u32,
     /// Whether the sum that it holds on its way down is empty.
@@ -60,12 +62,6 @@ impl<A> Descriptor<A> {
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         self.counter >= self.fan_in
-    }
-
-    /// What the descriptor holds, as a packet says it.
-    #[inline]
-    pub(super) fn partial_sum(&self) -> PartialSum {
-        PartialSum { id: self.id, leader: self.leader, counter: self.counter, hosts: self.hosts }
     }
 }
 
@@ -114,6 +110,20 @@ impl<A> Descriptors<A> {
         &mut self.pool[number]
     }
 
+    /// What a descriptor holds, as a packet says it.
+    #[inline]
+    pub(super) fn partial_sum(&self, number: u32) -> PartialSum {
+        let Descriptor { id, leader, counter, hosts, .. } = self.pool[number];
+        PartialSum { id, leader, counter, hosts, marks: self.marks(number) }
+    }
+
+    /// What the block of a descriptor has met, as far as it is known here.
+    #[inline]
+    pub(super) fn marks(&self, number: u32) -> CanaryMarks {
+        let descriptor = &self.pool[number];
+        descriptor.marks.with(CanaryMarks::COLLISION.only_if(self.table.is_wanted(descriptor.place)))
+    }
+
     /// Whether the descriptor that a timer was set for is still the one that waits for it.
     #[inline]
     pub(super) fn waits_for(&self, timer: &Timer) -> bool {
@@ -157,6 +167,7 @@ impl<A> Descriptors<A> {
             hosts: 0,
             fan_in: 0,
             state: State::Sent,
+            marks: CanaryMarks::NONE,
             bytes: 0,
             empty_sum: false,
             lane: 0,
@@ -174,7 +185,7 @@ impl<A> Descriptors<A> {
         }
         (descriptor.id, descriptor.leader, descriptor.place) = (sum.id, sum.leader, place);
         (descriptor.counter, descriptor.hosts, descriptor.fan_in) = (sum.counter, sum.hosts, sum.hosts.saturating_sub(1));
-        (descriptor.state, descriptor.children) = (State::Collecting, 0);
+        (descriptor.state, descriptor.children, descriptor.marks) = (State::Collecting, 0, sum.marks);
         descriptor.stamp = descriptor.stamp.wrapping_add(1);
         self.forget_more_children(number);
         self.table.take(self.job, place, number);
@@ -279,7 +290,7 @@ mod tests {
     use fanin_core::Length;
 
     fn sum(block: u32) -> PartialSum {
-        PartialSum { id: CanaryId::new(1, 0, block), leader: NodeId(0), counter: 1, hosts: 9 }
+        PartialSum { id: CanaryId::new(1, 0, block), leader: NodeId(0), counter: 1, hosts: 9, marks: CanaryMarks::NONE }
     }
 
     fn empty(ports: u16) -> Descriptors<Length> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fanin_core::{
     Address, Body, DropReason, Duration, Egress, FlowLabel, Instant, JobId, NodeId, OpError, Payload, Piece, PortId, Rank, Route, Tx,
 };
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 
 use super::config::Recovery;
 use super::cut::Cut;
@@ -77,6 +77,8 @@ pub(super) struct Record<A> {
     pub counter_before: u32,
     /// Length in bytes of what came last; 0 where all that came was empty.
     pub bytes: u32,
+    /// What its contributions have met, of any generation.
+    pub marks: CanaryMarks,
     /// One a switch and shard where packets of the block have collided (`canary 4`: `got_ports`).
     restorations: Vec<Restoration>,
     /// When the leader is through with a complete sum; `ZERO` where it takes no time.
@@ -263,10 +265,19 @@ impl<P: Payload + ?Sized> Leader<P> {
             return Err(reason);
         }
         record.counter += counter;
+        record.marks = record.marks.with(sum.marks);
         if let Some(collision) = collision {
             record.restore(collision);
         }
         Ok(record.counter + 1 == hosts)
+    }
+
+    /// What a packet of a block has met, if the block is known.
+    #[cold]
+    pub(super) fn mark(&mut self, block: u32, marks: CanaryMarks) {
+        if let Some(number) = self.find(block) {
+            self.records[number].marks = self.records[number].marks.with(marks);
+        }
     }
 
     /// A record of a block of which nothing has come yet.
@@ -282,6 +293,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             counter: 0,
             counter_before: 0,
             bytes: 0,
+            marks: CanaryMarks::NONE,
             restorations: Vec::new(),
             ready_at: Instant::ZERO,
             packets_sent: 0,
@@ -292,7 +304,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         let record = &mut self.records[number];
         (record.block, record.generation, record.stage) = (block, 0, Stage::Open);
         (record.empty_sum, record.counter, record.bytes, record.packets_sent) = (false, 0, 0, 0);
-        (record.counter_before, record.receiver, record.ready_at) = (0, None, Instant::ZERO);
+        (record.counter_before, record.receiver, record.ready_at, record.marks) = (0, None, Instant::ZERO, CanaryMarks::NONE);
         record.restorations.clear();
         record.trouble = None;
         let records = &self.records;
@@ -387,19 +399,19 @@ impl<P: Payload + ?Sized> Leader<P> {
         let restorations: &[Restoration] = if self.planted.skips_restoration() { &[] } else { &record.restorations };
         let answers = u32::from(record.receiver.is_some());
         let packets = answers + 1 + restorations.len() as u32;
-        let (id, body) = (CanaryId::new(app_of(job), record.generation, record.block), record.body());
+        let (id, marks, body) = (CanaryId::new(app_of(job), record.generation, record.block), record.marks, record.body());
         let mut sent = record.packets_sent;
         while sent < packets && tx.room(Egress::Port(uplink)) {
             match (sent + 1 - answers, record.receiver) {
                 (0, Some(rank)) => {
                     let to = Egress::Route(Route::direct(Address::worker(self.members[rank as usize]), flow));
-                    tx.send(to, &CanaryHeader::Answer { id }, Body::Acc(&record.sum));
+                    tx.send(to, &CanaryHeader::Answer { id, marks }, Body::Acc(&record.sum));
                 }
-                (0 | 1, _) => tx.send(Egress::Port(uplink), &CanaryHeader::Broadcast { id }, body),
+                (0 | 1, _) => tx.send(Egress::Port(uplink), &CanaryHeader::Broadcast { id, marks }, body),
                 (packet, _) => {
                     let Restoration { switch, shard, ports } = restorations[packet as usize - 2];
                     let switch = NodeId(u32::from(switch));
-                    let header = CanaryHeader::Restore { id, switch, shard, ports };
+                    let header = CanaryHeader::Restore { id, switch, shard, ports, marks };
                     tx.send(Egress::Route(Route::direct(Address::switch(switch), flow)), &header, body);
                 }
             }
@@ -431,7 +443,8 @@ impl<P: Payload + ?Sized> Leader<P> {
     pub(super) fn answer<T: Tx<CanaryHeader, P>>(&self, number: u32, rank: u32, tx: &mut T) {
         let record = &self.records[number];
         let body = if self.is_receiver(number, rank) { Body::Acc(&record.sum) } else { record.body() };
-        tx.send(self.to(rank), &CanaryHeader::Answer { id: self.id(record.block, record.generation) }, body);
+        let header = CanaryHeader::Answer { id: self.id(record.block, record.generation), marks: record.marks };
+        tx.send(self.to(rank), &header, body);
     }
 
     /// Whether a complete sum is for this worker alone.

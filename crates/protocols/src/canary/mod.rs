@@ -17,6 +17,7 @@
 //! | `canary 9`, P5, names that are used again | `fence` |
 //! | collectives other than allreduce | `cut` |
 //! | 3.1.1, "does not know how many packets to wait for": a switch that knows | [`FanIn`] |
+//! | windows that follow collisions and marks, as A2TP's do (`a2tp 5.7`) | `windows`, [`MarkRule`], [`crate::shared::two_windows`] |
 //! | 5.2.5, "a possible future extension": timeouts that adapt | [`Timeout`], `timeout` |
 //!
 //! Without loss recovery ([`Recovery::NONE`]) nothing is sent twice, no switch gives a descriptor up, and the generation in a block's name
@@ -172,14 +173,15 @@ mod table;
 mod timeout;
 mod timers;
 mod watch;
+mod windows;
 mod worker;
 
 use fanin_core::{FlowLabel, JobId};
 
 pub use clock::Clock;
 pub use config::{
-    CanarySwitchConfig, CanaryWorkerConfig, Duties, FailureRule, GENERATIONS_MAX, Leaders, Placement, RELIABLE_WINDOW_MAX, Recovery, SPAN,
-    Timeout, WINDOW_UNLIMITED,
+    CanarySwitchConfig, CanaryWorkerConfig, Duties, FailureRule, GENERATIONS_MAX, Leaders, MarkRule, Placement, RELIABLE_WINDOW_MAX,
+    Recovery, SPAN, Timeout, WINDOW_UNLIMITED,
 };
 pub use fan_in::FanIn;
 #[cfg(feature = "planted-bugs")]

@@ -9,7 +9,7 @@ use fanin_core::{DropReason, Duration, Event, Gauge, Ingress, Instant, JobId, No
 use fanin_wire::canary::CanaryHeader;
 
 use super::clock::Clock;
-use super::config::{CanarySwitchConfig, Placement};
+use super::config::{CanarySwitchConfig, MarkRule, Placement};
 use super::deadlines::Deadlines;
 use super::fan_in::FanIn;
 use super::planted::Planted;
@@ -46,11 +46,14 @@ impl<P: Payload + ?Sized> CanarySharedSwitch<P> {
         }
     }
 
-    /// A job comes, with a clock as for [`CanarySwitch::with_clock`] and a fan-in as for [`CanarySwitch::with_fan_in`] where it has them; it
-    /// goes by [`Node::on_job_end`].
-    pub fn admit(&mut self, config: CanarySwitchConfig<P::Op>, clock: Option<(Duration, Clock)>, fan_in: Option<FanIn>) {
+    /// A job comes, with a clock as for [`CanarySwitch::with_clock`] and a fan-in as for [`CanarySwitch::with_fan_in`] where it has them, and told
+    /// of what its blocks meet as by [`CanarySwitch::with_marks`]; it goes by [`Node::on_job_end`].
+    pub fn admit(&mut self, config: CanarySwitchConfig<P::Op>, clock: Option<(Duration, Clock)>, fan_in: Option<FanIn>, marks: MarkRule) {
         let job = config.job;
-        let mut entry = CanarySwitch::with(config, Table::default());
+        let mut entry = CanarySwitch::with(config, Table::default()).with_marks(marks);
+        if entry.tells() {
+            self.table.remember_wants();
+        }
         if let Some((timeout, clock)) = clock {
             entry = entry.with_clock(timeout, clock);
         }

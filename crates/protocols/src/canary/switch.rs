@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, Node, NodeId, Payload, PortId, PortSet};
 use fanin_core::{JobId, Route, Tally, Tx};
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 
 use super::clock::Clock;
-use super::config::{CanarySwitchConfig, Timeout};
+use super::config::{CanarySwitchConfig, MarkRule, Timeout};
 use super::descriptors::{Descriptors, State};
 use super::fan_in::FanIn;
 use super::flow_of;
@@ -35,6 +35,8 @@ pub struct CanarySwitch<P: Payload + ?Sized> {
     clock: Clock,
     /// How much of a block can come, where it is known.
     fan_in: Option<FanIn>,
+    /// What of a block its hosts are told.
+    marks: MarkRule,
     /// When descriptors that were sent on are given up; the first one is live.
     ageing: VecDeque<Timer>,
     /// Descriptors that wait for room on the way up, and on the way down.
@@ -57,6 +59,7 @@ node_state!(CanarySwitch {
     timers,
     clock,
     fan_in,
+    marks,
     ageing,
     waiting_up,
     waiting_down,
@@ -93,6 +96,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             timers: Timers::new(config.timeout),
             clock: Clock::exact(),
             fan_in: None,
+            marks: MarkRule::Nothing,
             ageing: VecDeque::new(),
             waiting_up: VecDeque::new(),
             waiting_down: VecDeque::new(),
@@ -114,6 +118,27 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     pub fn with_fan_in(mut self, fan_in: FanIn) -> Self {
         self.fan_in = Some(fan_in);
         self
+    }
+
+    /// Has the switch tell hosts what their blocks meet.
+    pub fn with_marks(mut self, marks: MarkRule) -> Self {
+        self.marks = marks;
+        if self.tells() {
+            self.descriptors.table.remember_wants();
+        }
+        self
+    }
+
+    /// Whether hosts are told what their blocks meet.
+    #[inline]
+    pub(super) fn tells(&self) -> bool {
+        self.marks != MarkRule::Nothing
+    }
+
+    /// What a packet has met on its way here.
+    #[inline]
+    fn met(&self, from: Ingress) -> CanaryMarks {
+        CanaryMarks::CONGESTION.only_if(from.ecn && self.tells())
     }
 
     /// The job that the switch aggregates for.
@@ -192,16 +217,18 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     /// `canary 5.2`: a contribution or a partial aggregate.
     #[inline(always)]
-    fn on_reduce<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+    fn on_reduce<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, sum: &PartialSum, payload: &P, tx: &mut T) {
+        let port = from.port;
         if port.0 >= self.ports {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
+        let sum = &PartialSum { marks: sum.marks.with(self.met(from)), ..*sum };
         let found = if self.planted.forgets_second_place() { self.descriptors.find_hastily(sum.id) } else { self.descriptors.find(sum.id) };
         match found {
             Found::Free(place) => self.begin(now, place, port, sum, payload, tx),
             Found::Here(number) => self.join(now, number, port, sum, payload, tx),
             Found::Taken(place) if self.planted.takes_over() => self.begin(now, place, port, sum, payload, tx),
-            Found::Taken(_) => self.collide(port, sum, payload, tx),
+            Found::Taken(place) => self.collide(place, port, sum, payload, tx),
         }
     }
 
@@ -291,6 +318,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         if !self.planted.keeps_counter() {
             descriptor.counter = descriptor.counter.saturating_add(sum.counter);
         }
+        descriptor.marks = descriptor.marks.with(sum.marks);
         tx.note(Event::Counted(Tally::Summed));
         let (is_collecting, lane) = (descriptor.state == State::Collecting, descriptor.lane);
         self.descriptors.add_child(number, port);
@@ -309,15 +337,21 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         }
         let route = Route::by_aggregators(Address::worker(sum.leader), self.flow());
         tx.note(Event::Counted(Tally::Straggler));
-        tx.send(Egress::Route(route), &CanaryHeader::Reduce(*sum), Body::Borrowed(payload));
+        let is_told = CanaryMarks::COLLISION.only_if(self.marks == MarkRule::Stragglers);
+        let sum = PartialSum { marks: sum.marks.with(is_told), ..*sum };
+        tx.send(Egress::Route(route), &CanaryHeader::Reduce(sum), Body::Borrowed(payload));
     }
 
     /// `canary 5.2`, 5: another block is at this place. The leader is told whom the broadcast will not reach, and no switch on the way
     /// touches the packet (`canary 5.4`).
     #[inline]
-    fn collide<T: Tx<CanaryHeader, P>>(&mut self, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+    fn collide<T: Tx<CanaryHeader, P>>(&mut self, place: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         let route = Route::direct(Address::worker(sum.leader), self.flow());
-        let header = CanaryHeader::Collided { sum: *sum, switch: self.node.0 as u16, port };
+        if self.tells() {
+            self.descriptors.table.want(place);
+        }
+        let sum = PartialSum { marks: sum.marks.with(CanaryMarks::COLLISION.only_if(self.tells())), ..*sum };
+        let header = CanaryHeader::Collided { sum, switch: self.node.0 as u16, port };
         tx.note(Event::Counted(Tally::Collision));
         tx.send(Egress::Route(route), &header, Body::Borrowed(payload));
     }
@@ -332,9 +366,11 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             descriptor.state = State::Ready;
             return self.waiting_up.push_back(number);
         }
+        let header = CanaryHeader::Reduce(self.descriptors.partial_sum(number));
+        let descriptor = self.descriptors.get(number);
         let body = if descriptor.bytes == 0 { Body::Empty } else { Body::Acc(&descriptor.sum) };
         tx.note(Event::Counted(Tally::Sum));
-        tx.send(to, &CanaryHeader::Reduce(descriptor.partial_sum()), body);
+        tx.send(to, &header, body);
         (descriptor.state, descriptor.deadline) = (State::Sent, Instant::ZERO);
         if self.lifetime != Duration::MAX {
             descriptor.deadline = now + self.lifetime;
@@ -391,7 +427,8 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// `canary 5.5`: the sum comes down. The children get it and the descriptor is free; who has none drops it, for its children get
     /// theirs from a restoration, or have got it already.
     #[inline(always)]
-    fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, port: PortId, id: CanaryId, payload: &P, tx: &mut T) {
+    fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, from: Ingress, id: CanaryId, marks: CanaryMarks, payload: &P, tx: &mut T) {
+        let port = from.port;
         let Some(number) = self.descriptors.of(id) else { return tx.note(Event::Dropped(DropReason::NoSlot)) };
         let descriptor = self.descriptors.get(number);
         match descriptor.state {
@@ -408,22 +445,24 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         self.learn(number, port);
         self.descriptors.children(number, &mut self.copies);
         self.copies.remove(port);
+        let marks = marks.with(self.met(from));
         if !tx.room(Egress::Ports(&self.copies)) {
-            return self.keep_sum(number, port, payload, tx);
+            return self.keep_sum(number, port, marks, payload, tx);
         }
-        tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id }, Body::Borrowed(payload));
+        let marks = marks.with(self.descriptors.marks(number));
+        tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id, marks }, Body::Borrowed(payload));
         self.free(number, tx);
     }
 
     /// There is no room on the way down: the sum waits in the descriptor.
     #[cold]
-    fn keep_sum<T: Tx<CanaryHeader, P>>(&mut self, number: u32, port: PortId, payload: &P, tx: &mut T) {
+    fn keep_sum<T: Tx<CanaryHeader, P>>(&mut self, number: u32, port: PortId, marks: CanaryMarks, payload: &P, tx: &mut T) {
         let descriptor = self.descriptors.get(number);
         descriptor.empty_sum = payload.bytes() == 0;
         if !descriptor.empty_sum && payload.assign(&mut descriptor.sum, &mut self.op).is_err() {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
-        descriptor.state = State::Descending;
+        (descriptor.state, descriptor.marks) = (State::Descending, descriptor.marks.with(marks));
         self.descriptors.remove_child(number, port);
         self.waiting_down.push_back(number);
     }
@@ -437,7 +476,14 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// `canary 5.6`: the sum for children that a collision kept out of the descriptor. If there is one, it stays: the broadcast frees it.
-    fn on_restore<T: Tx<CanaryHeader, P>>(&mut self, id: CanaryId, switch: NodeId, shard: u16, ports: u16, payload: &P, tx: &mut T) {
+    fn on_restore<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        (id, marks): (CanaryId, CanaryMarks),
+        switch: NodeId,
+        (shard, ports): (u16, u16),
+        payload: &P,
+        tx: &mut T,
+    ) {
         if switch != self.node {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -449,7 +495,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         let word = u64::from(ports) << (first % 64);
         self.copies.assign(std::iter::repeat_n(0, first as usize / 64).chain([word]));
         tx.note(Event::Counted(Tally::Restoration));
-        tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id }, Body::Borrowed(payload));
+        tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id, marks }, Body::Borrowed(payload));
     }
 
     /// Sends partial aggregates that wait for room; each may have another way out, so one that has none does not hold up the others.
@@ -468,9 +514,10 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
                 self.waiting_down.push_back(number);
                 continue;
             }
+            let marks = self.descriptors.marks(number);
             let descriptor = self.descriptors.get(number);
             let body = if descriptor.empty_sum { Body::Empty } else { Body::Acc(&descriptor.sum) };
-            tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id: descriptor.id }, body);
+            tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id: descriptor.id, marks }, body);
             self.free(number, tx);
         }
     }
@@ -482,9 +529,12 @@ impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
     #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
-            CanaryHeader::Reduce(ref sum) => self.on_reduce(now, from.port, sum, payload, tx),
-            CanaryHeader::Broadcast { id } => self.on_broadcast(from.port, id, payload, tx),
-            CanaryHeader::Restore { id, switch, shard, ports } => self.on_restore(id, switch, shard, ports, payload, tx),
+            CanaryHeader::Reduce(ref sum) => self.on_reduce(now, from, sum, payload, tx),
+            CanaryHeader::Broadcast { id, marks } => self.on_broadcast(from, id, marks, payload, tx),
+            CanaryHeader::Restore { id, switch, shard, ports, marks } => {
+                let met = (id, marks.with(self.met(from)));
+                self.on_restore(met, switch, (shard, ports), payload, tx);
+            }
             CanaryHeader::Failed { id, host } => self.on_failed(id, host, tx),
             // Only forwarded (`canary 5.4`), which is the driver's business.
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),

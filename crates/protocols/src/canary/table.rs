@@ -39,17 +39,40 @@ pub(super) struct Table {
     numbers: Box<[u32]>,
     /// Whose they are, where jobs share the array; otherwise there is no place in it.
     owners: Box<[u16]>,
+    /// Whether another block has wanted a place since it was taken; no place in it where nobody asks.
+    wanted: Box<[bool]>,
 }
 
 impl Table {
     /// The array of one job.
     pub(super) fn own(length: u32, placement: Placement) -> Self {
-        Table { placement, numbers: vec![EMPTY; length as usize].into(), owners: Box::default() }
+        Table { placement, numbers: vec![EMPTY; length as usize].into(), owners: Box::default(), wanted: Box::default() }
     }
 
     /// An array that jobs share.
     pub(super) fn shared(length: u32, placement: Placement) -> Self {
         Table { owners: vec![0; length as usize].into(), ..Table::own(length, placement) }
+    }
+
+    /// Remembers from now on which places were wanted by others than who has them.
+    pub(super) fn remember_wants(&mut self) {
+        if self.wanted.is_empty() {
+            self.wanted = vec![false; self.numbers.len()].into();
+        }
+    }
+
+    /// Another block finds a place taken.
+    #[inline]
+    pub(super) fn want(&mut self, place: u32) {
+        if let Some(wanted) = self.wanted.get_mut(place as usize) {
+            *wanted = true;
+        }
+    }
+
+    /// Whether that has happened to who has the place.
+    #[inline]
+    pub(super) fn is_wanted(&self, place: u32) -> bool {
+        self.wanted.get(place as usize).copied().unwrap_or(false)
     }
 
     pub(super) fn length(&self) -> u32 {
@@ -132,6 +155,9 @@ impl Table {
     #[inline]
     pub(super) fn free(&mut self, place: u32) {
         self.numbers[place as usize] = EMPTY;
+        if let Some(wanted) = self.wanted.get_mut(place as usize) {
+            *wanted = false;
+        }
     }
 
     /// Number of places that are taken.

@@ -1,7 +1,7 @@
 //! The worker of a Canary job: sends its contributions towards each block's leader, leads some blocks itself, and takes the sums. What it
 //! does about losses is in [`super::asking`].
 
-mod asking;
+pub(super) mod asking;
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,19 @@ use fanin_core::{
     Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome,
     Payload, Piece, Rank, Route, Suspect, Tally, Tx, Worker,
 };
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 
 use super::config::{CanaryWorkerConfig, Duties, GENERATIONS_MAX, Leaders, RELIABLE_WINDOW_MAX};
 use super::cut::{Cut, Lead};
 use super::fence::Fence;
 use super::leader::{Collision, Leader};
+use super::windows::Windows;
 use super::{app_of, flow_of};
 use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::state::node_state;
+use crate::shared::two_windows::TwoWindowConfig;
 use asking::Flights;
 
 #[cfg(feature = "planted-bugs")]
@@ -57,6 +59,8 @@ pub struct CanaryWorker<P: Payload + ?Sized> {
     pub(super) leader: Leader<P>,
     /// What of the blocks under way may have to be sent again.
     pub(super) flights: Flights,
+    /// How many blocks may be under way.
+    windows: Windows,
     fence: Fence,
     /// When the fence opens for the next block.
     fenced_until: Option<Instant>,
@@ -92,6 +96,7 @@ node_state!(CanaryWorker {
     done,
     leader,
     flights,
+    windows,
     fence,
     fenced_until,
     horizon,
@@ -119,6 +124,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         assert!(!is_reliable || config.window <= RELIABLE_WINDOW_MAX, "each block under way is remembered");
         let hosts = config.members.len() as u32;
         let block_bytes = config.block_elements * config.element_bytes;
+        let flights = Flights::new(&recovery, config.window, (config.job, config.rank));
         CanaryWorker {
             ledger: Ledger::new(config.job),
             cut: Cut::none(hosts),
@@ -135,7 +141,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             remaining: 0,
             done: Vec::new(),
             leader: Leader::new(config.job, config.rank, config.members.clone(), block_bytes, recovery),
-            flights: Flights::new(&recovery, config.window, (config.job, config.rank)),
+            windows: Windows::fixed(config.window, flights.span()),
+            flights,
             fence: Fence::new(recovery.reuse_after),
             fenced_until: None,
             horizon: 0,
@@ -155,6 +162,17 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     pub fn with_duties(mut self, duties: Duties) -> Self {
         assert!(!matches!(duties.leaders, Leaders::Fixed(rank) if rank.0 >= self.hosts()), "a leader is a member of its job");
         (self.leaders, self.leader.time) = (duties.leaders, duties.time);
+        self
+    }
+
+    /// Has no more blocks under way than these windows say, which follow what blocks have met; their longest is the configuration's window.
+    /// All workers of a job do, and its switches mark blocks ([`CanarySwitch::with_marks`](super::CanarySwitch::with_marks)).
+    ///
+    /// # Panics
+    /// Where the configuration's window does not limit.
+    pub fn with_windows(mut self, windows: TwoWindowConfig) -> Self {
+        assert!(self.config.window <= RELIABLE_WINDOW_MAX, "a window that follows has an end");
+        self.windows = Windows::two(TwoWindowConfig { window: self.config.window, ..windows }, self.flights.span());
         self
     }
 
@@ -178,6 +196,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         self.fenced_until = self.fenced_until.map(|at| rebased(at, now));
         self.fence.rebase(now);
         self.flights.rebase(now);
+        self.windows.rebase(now);
         self.leader.rebase(now);
     }
 
@@ -255,7 +274,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let Some(operation) = self.running() else { return };
         while self.next < self.blocks {
             if self.next_leader != self.config.rank.0 {
-                let is_open = self.under_way < self.config.window && self.next - self.oldest < self.flights.span();
+                let is_open = self.under_way < self.windows.length() && self.next - self.oldest < self.windows.reach();
                 if !is_open || !tx.room(Egress::Port(self.config.uplink)) || self.is_fenced(now) {
                     return;
                 }
@@ -304,13 +323,20 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             let header = CanaryHeader::Direct { id, rank: self.config.rank };
             return tx.send(Egress::Route(Route::direct(to, flow)), &header, body);
         }
-        let header = CanaryHeader::Reduce(PartialSum { id, leader, counter: 1, hosts: self.hosts() as u16 });
+        let header = CanaryHeader::Reduce(PartialSum { id, leader, counter: 1, hosts: self.hosts() as u16, marks: CanaryMarks::NONE });
         tx.send(Egress::Route(Route::by_aggregators(to, flow)), &header, body);
     }
 
     /// `canary 5.11`: a sum, by broadcast or as an answer. Takes it once, and sends what it makes room for.
     #[inline(always)]
-    fn on_sum<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, is_answer: bool, payload: &P, tx: &mut T) {
+    fn on_sum<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        now: Instant,
+        (id, marks): (CanaryId, CanaryMarks),
+        is_answer: bool,
+        payload: &P,
+        tx: &mut T,
+    ) {
         let index = match self.index_of(id) {
             Ok(index) if index < 0 => return tx.note(Event::Dropped(DropReason::Stale)),
             Ok(index) if index >= i64::from(self.next) => return tx.note(Event::Dropped(DropReason::OutsideWindow)),
@@ -341,13 +367,23 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         }
         self.tell_latency(now, index, tx);
         self.mark_done(now, index);
+        if self.windows.follows() {
+            let ends = [self.oldest, self.next].map(|index| self.base.wrapping_add(index));
+            self.windows.on_sum(now, operation.0, ends.into(), marks);
+        }
         self.pump_here(now, tx);
+    }
+
+    /// What a packet has met, with its way here.
+    #[inline(always)]
+    pub(super) fn met(&self, marks: CanaryMarks, from: Ingress) -> CanaryMarks {
+        marks.with(CanaryMarks::CONGESTION.only_if(from.ecn && self.windows.follows()))
     }
 
     /// The same, by an answer: seldom.
     #[inline(never)]
-    fn take_answer<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
-        self.on_sum(now, id, true, payload, tx);
+    fn take_answer<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, met: (CanaryId, CanaryMarks), payload: &P, tx: &mut T) {
+        self.on_sum(now, met, true, payload, tx);
     }
 
     /// Whether the sums of the running operation are for this worker alone, and led by others.
@@ -641,12 +677,18 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
     #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
-            CanaryHeader::Broadcast { id } => self.on_sum(now, id, false, payload, tx),
-            CanaryHeader::Reduce(ref sum) => self.on_contribution(now, sum, None, payload, tx),
-            CanaryHeader::Collided { ref sum, switch, port } => {
-                self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
+            CanaryHeader::Broadcast { id, marks } => self.on_sum(now, (id, self.met(marks, from)), false, payload, tx),
+            CanaryHeader::Reduce(ref sum) => {
+                let sum = &PartialSum { marks: self.met(sum.marks, from), ..*sum };
+                self.on_contribution(now, sum, None, payload, tx);
             }
-            CanaryHeader::Answer { id } if self.is_reliable() || self.is_receiver() => self.take_answer(now, id, payload, tx),
+            CanaryHeader::Collided { ref sum, switch, port } => {
+                let sum = &PartialSum { marks: self.met(sum.marks, from), ..*sum };
+                self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx);
+            }
+            CanaryHeader::Answer { id, marks } if self.is_reliable() || self.is_receiver() => {
+                self.take_answer(now, (id, self.met(marks, from)), payload, tx);
+            }
             ref header if self.is_reliable() => self.on_trouble(now, from, header, payload, tx),
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
@@ -688,6 +730,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
         if self.ledger.running().is_some() {
             report(Gauge::Outstanding, f64::from(self.under_way));
         }
+        self.windows.gauges(report);
     }
 
     fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {

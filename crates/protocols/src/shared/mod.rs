@@ -27,6 +27,7 @@
 //! | [`trees`] | workers and switches of static trees, for any packet format |
 //! | [`jobs`] | what a node that several jobs share knows of each |
 //! | [`inner`] | a worker inside of another one, and its packets inside of those |
+//! | [`two_windows`] | a window for the memory of switches beside that for links: of A2TP and of Canary |
 //! | [`kept`] | what a slot holds, for who goes on with a job |
 //! | `congestion` | a window that follows the network |
 //! | `excuses` | who has not contributed, but lives and waits itself |
@@ -61,5 +62,6 @@ pub(crate) mod state;
 pub mod step;
 pub mod sums;
 pub mod trees;
+pub mod two_windows;
 pub mod watch;
 pub mod window;

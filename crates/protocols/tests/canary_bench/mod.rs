@@ -8,7 +8,7 @@ use fanin_core::{
 use fanin_protocols::canary::{
     CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, Timeout, WINDOW_UNLIMITED,
 };
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 
 use crate::common::{ELEMENT_BYTES, JOB};
 
@@ -118,7 +118,16 @@ impl<N: Node<Census, Header = CanaryHeader>> Bench<N> {
 
     /// A packet arrives; gives what the node sent.
     pub fn gets(&mut self, port: u16, header: CanaryHeader, payload: Census) -> Vec<(To, CanaryHeader, Census)> {
-        let from = Ingress { port: PortId(port), source: Address::default(), job: JOB, ecn: false };
+        self.gets_from(port, false, header, payload)
+    }
+
+    /// The same, of a packet that has met a queue longer than the network's threshold.
+    pub fn gets_congested(&mut self, port: u16, header: CanaryHeader, payload: Census) -> Vec<(To, CanaryHeader, Census)> {
+        self.gets_from(port, true, header, payload)
+    }
+
+    fn gets_from(&mut self, port: u16, ecn: bool, header: CanaryHeader, payload: Census) -> Vec<(To, CanaryHeader, Census)> {
+        let from = Ingress { port: PortId(port), source: Address::default(), job: JOB, ecn };
         self.node.on_packet(self.now, from, &header, &payload, &mut self.seen);
         std::mem::take(&mut self.seen.sent)
     }
@@ -205,11 +214,11 @@ pub fn id(block: u32) -> CanaryId {
 }
 
 pub fn reduce(block: u32, leader: u32, counter: u16, hosts: u16) -> CanaryHeader {
-    CanaryHeader::Reduce(PartialSum { id: id(block), leader: NodeId(leader), counter, hosts })
+    CanaryHeader::Reduce(PartialSum { id: id(block), leader: NodeId(leader), counter, hosts, marks: CanaryMarks::NONE })
 }
 
 pub fn broadcast(block: u32) -> CanaryHeader {
-    CanaryHeader::Broadcast { id: id(block) }
+    CanaryHeader::Broadcast { id: id(block), marks: CanaryMarks::NONE }
 }
 
 pub fn to_leader(leader: u32) -> To {

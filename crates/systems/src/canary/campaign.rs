@@ -2,8 +2,9 @@
 
 use fanin_core::{ElementOp, NetworkMap};
 
-use super::parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
+use super::parameters::{CanaryCollisions, CanaryParameters, CanaryWindows, FailureRule, FanInRule, LeaderRule, Placement};
 use crate::campaign::{Campaign, DrawnJob, averaging};
+use crate::config::UNLIMITED;
 use crate::draw::Draw;
 use crate::system::System;
 
@@ -13,6 +14,7 @@ pub(super) const CAMPAIGNS: &[Campaign] = &[
     Campaign { order: 1, stream: 47, draw: uneven_timeouts },
     Campaign { order: 2, stream: 46, draw: tables },
     Campaign { order: 3, stream: 48, draw: duties },
+    Campaign { order: 4, stream: 63, draw: windows },
 ];
 
 /// A job's parameters, and whether it averages.
@@ -69,6 +71,24 @@ fn duties(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], _only: Opti
                 _ => LeaderRule::Rotating,
             };
             parameters.leader_time_ps = if draw.percent(30) { draw.scaled(1_000, 20_000_000) } else { 0 };
+        }
+    }
+}
+
+/// Windows of some of Canary's jobs that have an end follow what blocks meet.
+fn windows(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], _only: Option<&str>) {
+    for job in jobs {
+        if let System::Canary(parameters) = &mut job.system
+            && draw.percent(35)
+            && job.window != UNLIMITED
+        {
+            parameters.windows = CanaryWindows::A2tp;
+            parameters.initial = draw.between(0, u64::from(job.window)) as u32;
+            parameters.window_min = draw.between(0, u64::from(job.window.min(64))) as u32;
+            parameters.threshold = draw.between(0, 50) as f64 / 100.0;
+            parameters.collision_weight = draw.between(1, 100) as f64 / 100.0;
+            parameters.mark_weight = draw.between(1, 100) as f64 / 100.0;
+            parameters.collisions = *draw.pick(&[CanaryCollisions::Places, CanaryCollisions::Stragglers]);
         }
     }
 }

@@ -103,8 +103,30 @@ impl From<LeaderRule> for String {
     }
 }
 
+/// How long windows of Canary's hosts are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CanaryWindows {
+    /// As long as the job's `window`.
+    #[default]
+    Fixed,
+    /// At most so long, and as A2TP's control law has it: one window follows collisions, one follows marks, and the smaller one counts.
+    A2tp,
+}
+
+/// What counts as a collision for windows of Canary's hosts that follow them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CanaryCollisions {
+    /// A block that found its place in a switch taken, and one whose place another block wanted.
+    #[default]
+    Places,
+    /// These, and a contribution that came to a switch when its block's sum had left.
+    Stragglers,
+}
+
 /// The parameters of Canary.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CanaryParameters {
     /// How long a switch collects a block's packets. The default is the paper's, and follows the slowest of the workers' links: `"10us"` at 10
@@ -166,6 +188,32 @@ pub struct CanaryParameters {
     ///
     /// Default: half of `patience`.
     pub lifetime_ps: u64,
+    /// How many blocks a worker has under way: always `window`; or `"a2tp"`: at most, and as A2TP's control law has it. Switches then mark blocks that
+    /// collide, and blocks that pass long queues (the network's `ecn`), in two bits of Canary's header that are zero otherwise; sums bring the
+    /// marks to all workers, and each makes two windows of them, of which the smaller one counts. See docs/systems/canary.md.
+    pub windows: CanaryWindows,
+    /// With `windows = "a2tp"`: the initial window in blocks; 0 for the default.
+    ///
+    /// Default: half of `window`.
+    pub initial: u32,
+    /// With `windows = "a2tp"`: the least window in blocks; 0 for the default. Marks are those of all workers' ways together, so where other traffic keeps one link full and
+    /// does not yield, nothing else keeps windows from closing.
+    ///
+    /// Default: 8, and `window` where that is less.
+    pub window_min: u32,
+    /// With `windows = "a2tp"`: the share of blocks, H, that may collide before windows shrink for it.
+    pub threshold: f64,
+    /// With `windows = "a2tp"`: the weight, w, of the latest round in the average of collisions.
+    ///
+    /// Default: 1/16.
+    pub collision_weight: f64,
+    /// With `windows = "a2tp"`: the weight, g, of the latest round in the average of marks.
+    ///
+    /// Default: 1/16.
+    pub mark_weight: f64,
+    /// With `windows = "a2tp"`, what counts as a collision: a block that found its place taken, and one whose place another block wanted;
+    /// `"stragglers"`: these, and one of which a contribution came to a switch when its sum had left.
+    pub collisions: CanaryCollisions,
 }
 
 impl Default for CanaryParameters {
@@ -188,11 +236,26 @@ impl Default for CanaryParameters {
             hold_ps: 20_000_000,
             generations: 3,
             lifetime_ps: 0,
+            windows: CanaryWindows::Fixed,
+            initial: 0,
+            window_min: 0,
+            threshold: 0.15,
+            collision_weight: 1.0 / 16.0,
+            mark_weight: 1.0 / 16.0,
+            collisions: CanaryCollisions::Places,
         }
     }
 }
 
+/// The least window in blocks where windows follow the network and none is given.
+const WINDOW_MIN: u32 = 8;
+
 impl CanaryParameters {
+    /// The least window of a job whose longest is `window`, both in blocks.
+    pub fn shortest_window(&self, window: u32) -> u32 {
+        if self.window_min == 0 { WINDOW_MIN.min(window) } else { self.window_min }
+    }
+
     /// The longest that a switch waits, in ps.
     pub fn timeout_longest_ps(&self) -> u64 {
         if self.timeout_adaptive {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fanin_core::{Address, Duration, ElementOp, FlowLabel, Ingress, Instant, JobId, NetworkMap, Node, NodeId, PortId, Rank, Role, Via};
 use fanin_systems::{AnyHeader, AnyNode, CanaryParameters, FanInRule, JobSpec, Placement, System, build};
-use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_xdp::job::XdpCanary;
 use fanin_xdp::{Kernel, Up, XdpCounts, XdpJob, XdpSystem};
@@ -229,25 +229,31 @@ impl Pair<'_> {
         let bytes = if step.empty { 0 } else { full.max(0) as usize };
         let (header, to, via) = match step.act {
             Act::Reduce { leader: odd, counter, odd_hosts, collided } => {
-                let sum = PartialSum { id, leader: NodeId(leader(odd)), counter, hosts: odd_hosts.unwrap_or(ranks as u16) };
+                let sum = PartialSum {
+                    id,
+                    leader: NodeId(leader(odd)),
+                    counter,
+                    hosts: odd_hosts.unwrap_or(ranks as u16),
+                    marks: CanaryMarks::NONE,
+                };
                 let header = if collided { CanaryHeader::Collided { sum, switch: 3, port: PortId(2) } } else { CanaryHeader::Reduce(sum) };
                 (header, Address::worker(sum.leader), Via::Aggregators)
             }
-            Act::Broadcast => (CanaryHeader::Broadcast { id }, Address::switch(NodeId(0)), Via::Direct),
+            Act::Broadcast => (CanaryHeader::Broadcast { id, marks: CanaryMarks::NONE }, Address::switch(NodeId(0)), Via::Direct),
             Act::Restore { shard, ports, switch } => {
                 let switch = NodeId(ranks + switch);
-                (CanaryHeader::Restore { id, switch, shard, ports }, Address::switch(NodeId(ranks)), Via::Direct)
+                (CanaryHeader::Restore { id, switch, shard, ports, marks: CanaryMarks::NONE }, Address::switch(NodeId(ranks)), Via::Direct)
             }
             Act::Failed { host } => (CanaryHeader::Failed { id, host: NodeId(host) }, Address::worker(NodeId(host)), Via::Aggregators),
             Act::Across { kind } => {
                 let (rank, to) = (Rank(from), Address::worker(NodeId(step.to)));
                 let header = match kind {
                     0..4 => CanaryHeader::Request { id, rank, attempt: kind.into() },
-                    4..8 => CanaryHeader::Answer { id },
+                    4..8 => CanaryHeader::Answer { id, marks: CanaryMarks::NONE },
                     8..12 => CanaryHeader::Direct { id, rank },
                     12 => CanaryHeader::Probe { id, rank },
                     13 => CanaryHeader::Waiting { id, missing: None },
-                    _ => CanaryHeader::Reduce(PartialSum { id, leader: NodeId(step.to), counter: 1, hosts: 4 }),
+                    _ => CanaryHeader::Reduce(PartialSum { id, leader: NodeId(step.to), counter: 1, hosts: 4, marks: CanaryMarks::NONE }),
                 };
                 (header, to, Via::Direct)
             }

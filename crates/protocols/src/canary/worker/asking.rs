@@ -5,7 +5,7 @@ use fanin_core::{
     Address, Body, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, JobId, NodeId, OperationId, Payload, Rank,
     RetransmitReason, Route, Suspect, Tx,
 };
-use fanin_wire::canary::{CanaryHeader, CanaryId};
+use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks};
 
 use super::CanaryWorker;
 use super::{app_of, flow_of};
@@ -15,7 +15,7 @@ use crate::shared::repetition::Repetition;
 use crate::shared::rtt::rebased;
 
 /// A window may be spread over so many times as many blocks, so that one that is lost holds others up late.
-const SPREAD: u32 = 8;
+pub(in crate::canary) const SPREAD: u32 = 8;
 
 /// Of long windows less: numbers of blocks in packets have an end.
 const SPAN_MAX: u32 = 1 << 18;
@@ -166,7 +166,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         match *header {
             CanaryHeader::Request { id, rank, attempt } => self.on_request(now, id, rank, attempt, tx),
             CanaryHeader::Failed { id, .. } => self.on_failed(now, id, tx),
-            CanaryHeader::Direct { id, rank } => self.on_direct(now, id, rank, payload, tx),
+            CanaryHeader::Direct { id, rank } => self.on_direct(now, from, (id, rank), payload, tx),
             CanaryHeader::Probe { id, rank } => self.on_probe(now, id, rank, tx),
             CanaryHeader::Waiting { id, missing } => self.on_waiting(now, from, id, missing, tx),
             CanaryHeader::Aborted { missing, .. } => self.on_aborted(now, missing, tx),
@@ -443,7 +443,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// `canary 5.15`: a contribution that no switch has touched.
-    fn on_direct<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, rank: Rank, payload: &P, tx: &mut T) {
+    fn on_direct<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, (id, rank): (CanaryId, Rank), payload: &P, tx: &mut T) {
         if rank.0 >= self.hosts() || rank == self.config.rank {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -457,6 +457,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         };
         let block_bytes = self.config.block_elements * self.config.element_bytes;
         let which = (self.block_at(index), id, rank, self.held_up_by(now));
+        self.leader.mark(which.0, self.met(CanaryMarks::NONE, from));
         let added = self.leader.on_direct(now, which, payload, &mut self.config.op, block_bytes, tx);
         match u32::try_from(index) {
             Ok(index) => self.on_added(now, index, added, tx),

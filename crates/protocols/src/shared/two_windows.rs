@@ -1,10 +1,12 @@
-//! The two windows of a job and what they follow (`a2tp 5.7`): the formulas, wherever they are used.
+//! The two windows of a job and what they follow (`a2tp 5.7`): one for the memory of switches, which follows collisions there, and one for
+//! links, which follows marks. The formulas, wherever they are used: A2TP sends to aggregators what is within the former, and the rest
+//! past them; Canary's hosts send what is within the smaller of the two ([`CanaryWorker::with_windows`](crate::canary::CanaryWorker::with_windows)).
 
 use fanin_core::{Duration, Gauge, Instant};
-use fanin_wire::atp::{AtpFlags, Waited};
 
-use crate::shared::real::Real;
-use crate::shared::rtt::rebased;
+use super::real::Real;
+use super::rtt::rebased;
+use super::serial::newer;
 
 /// What gamma is taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,9 +31,9 @@ pub enum CollisionsOf {
     Shared,
 }
 
-/// Parameters of A2TP's windows.
+/// Parameters of two windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct A2tpWindowConfig {
+pub struct TwoWindowConfig {
     /// The longest window in fragments (LCW); also the number of places.
     pub window: u32,
     /// The first one, of both kinds.
@@ -50,10 +52,12 @@ pub struct A2tpWindowConfig {
     pub quiet_rounds: u32,
     /// The aggregator window of a job never falls below this, however late its stragglers are.
     pub aggregators_min: u32,
+    /// The link window of a job never falls below this: 1, as in the paper, or more where other traffic does not yield to marks.
+    pub links_min: u32,
     /// Fair rather than efficient (`paper 8`): all jobs count as if they had no stragglers. That takes more than the same gamma for all:
     /// see the module's documentation.
     pub fair: bool,
-    /// Only `Col` counts as a collision; otherwise the loser's mark, too (gap 2).
+    /// Only what was [`Seen::wanted`] counts as a collision; otherwise what was [`Seen::refused`], too (gap 2).
     pub col_only: bool,
     /// What h is a share of.
     pub collisions: CollisionsOf,
@@ -61,7 +65,7 @@ pub struct A2tpWindowConfig {
     pub synchrony: Synchrony,
 }
 
-impl A2tpWindowConfig {
+impl TwoWindowConfig {
     /// By how many fragments a window grows after so many rounds in which it met nothing.
     fn step(&self, rounds: u32, rounds_min: u32) -> f64 {
         let more = if self.quiet_rounds == 0 { 0 } else { rounds.saturating_sub(self.quiet_rounds.max(rounds_min)) };
@@ -72,7 +76,7 @@ impl A2tpWindowConfig {
 /// The windows of a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Control {
-    config: A2tpWindowConfig,
+    config: TwoWindowConfig,
     acw: Real,
     lcw: Real,
     alpha: Real,
@@ -84,13 +88,13 @@ pub struct Control {
 
 impl Control {
     /// The windows that a job begins with.
-    pub fn new(config: A2tpWindowConfig) -> Self {
+    pub fn new(config: TwoWindowConfig) -> Self {
         let initial = Real::new(f64::from(config.initial.clamp(1, config.window)));
         Control { config, acw: initial, lcw: initial, alpha: Real::new(0.0), beta: Real::new(0.0), gamma: Real::new(1.0), quiet: [0; 2] }
     }
 
     /// Its parameters.
-    pub fn config(&self) -> &A2tpWindowConfig {
+    pub fn config(&self) -> &TwoWindowConfig {
         &self.config
     }
 
@@ -133,12 +137,13 @@ impl Control {
         let (more_aggregators, more_links) = (config.step(self.quiet[0], 0), config.step(self.quiet[1], saw));
         let acw = if d > 0.0 { self.acw.get() * (1.0 - d / 2.0) } else { self.acw.get() + config.priority.get() * more_aggregators };
         let lcw = if met.marks > 0.0 { self.lcw.get() * (1.0 - self.beta.get() / 2.0) } else { self.lcw.get() + more_links };
-        let lcw = lcw.clamp(1.0, f64::from(config.window));
+        let lcw = lcw.clamp(f64::from(config.links_min), f64::from(config.window));
         self.lcw = Real::new(lcw);
         self.acw = Real::new(acw.max(f64::from(config.aggregators_min)).max(1.0).min(lcw));
     }
 
-    pub(super) fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
+    /// Reports both windows and what they follow.
+    pub fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
         report(Gauge::AggregatorWindow, self.acw.get());
         report(Gauge::LinkWindow, self.lcw.get());
         report(Gauge::CollisionShare, self.alpha.get());
@@ -185,6 +190,21 @@ pub struct Met {
     pub synchrony: Option<f64>,
 }
 
+/// What an answer tells of its packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// It was sent to aggregators.
+    pub aggregated: bool,
+    /// Another packet wanted the memory that it had (A2TP's `Col`).
+    pub wanted: bool,
+    /// It found its memory taken.
+    pub refused: bool,
+    /// It met a congested link.
+    pub marked: bool,
+    /// How long its contributions have waited for each other, if that is known.
+    pub waited: Option<Duration>,
+}
+
 /// Counts what a round meets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tally {
@@ -212,7 +232,7 @@ pub struct Tally {
 
 impl Tally {
     /// Nothing was counted yet.
-    pub fn new(config: &A2tpWindowConfig) -> Self {
+    pub fn new(config: &TwoWindowConfig) -> Self {
         Tally {
             col_only: config.col_only,
             collisions: config.collisions,
@@ -284,27 +304,71 @@ impl Tally {
         }
     }
 
-    /// An acknowledgement of the round, of a fragment whose contributions were so far apart.
-    pub fn count(&mut self, now: Instant, tensor: u32, aggregated: bool, flags: AtpFlags, waited: Waited) {
+    /// An acknowledgement of the round, and what it tells of its fragment.
+    pub fn count(&mut self, now: Instant, tensor: u32, seen: Seen) {
         let shared = self.collisions == CollisionsOf::Shared;
-        let lost = shared && flags.has(AtpFlags::COLLIDED);
-        self.blamed += u32::from(aggregated && lost && flags.has(AtpFlags::COL));
-        let aggregated = aggregated && !lost;
-        let collision = if self.col_only || shared { AtpFlags::COL } else { AtpFlags::COL.with(AtpFlags::COLLIDED) };
+        let lost = shared && seen.refused;
+        self.blamed += u32::from(seen.aggregated && lost && seen.wanted);
+        let aggregated = seen.aggregated && !lost;
+        let collided = seen.wanted || seen.refused && !self.col_only && !shared;
         self.acknowledged += 1;
         self.aggregated += u32::from(aggregated);
-        self.collided += u32::from(aggregated && flags.has(collision));
-        self.marked += u32::from(flags.has(AtpFlags::ECN));
+        self.collided += u32::from(aggregated && collided);
+        self.marked += u32::from(seen.marked);
         self.in_time += u32::from(now.since(self.began) <= self.base);
-        if let Some(waited) = waited.duration() {
+        if let Some(waited) = seen.waited {
             self.waited = self.waited + waited;
             self.known += 1;
         }
         self.interrupted |= tensor != self.tensor;
     }
 
-    pub(super) fn rebase(&mut self, now: Instant) {
+    /// Makes times relative to `now`.
+    pub fn rebase(&mut self, now: Instant) {
         self.began = rebased(self.began, now);
+    }
+}
+
+/// Windows that one host makes for itself, once for a window's worth of packets (`a2tp 5.5`, step 7).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct OwnRounds {
+    control: Control,
+    tally: Tally,
+    /// The packet whose answer ends what is tallied, once there was one.
+    end: Option<u32>,
+}
+
+impl OwnRounds {
+    /// The windows that a host begins with.
+    pub fn new(config: TwoWindowConfig) -> Self {
+        OwnRounds { control: Control::new(config), tally: Tally::new(&config), end: None }
+    }
+
+    /// The windows as they are.
+    #[inline]
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// An answer has come, after which `edge` is the first packet without one and `next` the first that has not been sent; both are numbers
+    /// that wrap. True where it has begun a round, and so changed the windows.
+    #[inline]
+    pub fn on_answer(&mut self, now: Instant, tensor: u32, (edge, next): (u32, u32), seen: Seen) -> bool {
+        let over = self.end.is_none_or(|end| !newer(end, edge));
+        if over {
+            if let Some(met) = self.tally.begin(now, tensor, self.control.length()) {
+                self.control.update(&met);
+            }
+            let all_here = next == edge;
+            self.end = Some(if all_here { edge.wrapping_add(self.control.length()) } else { next });
+        }
+        self.tally.count(now, tensor, seen);
+        over
+    }
+
+    /// Makes times relative to `now`.
+    pub fn rebase(&mut self, now: Instant) {
+        self.tally.rebase(now);
     }
 }
 
@@ -312,7 +376,7 @@ impl Tally {
 mod tests {
     use super::*;
 
-    const PAPER: A2tpWindowConfig = A2tpWindowConfig {
+    const PAPER: TwoWindowConfig = TwoWindowConfig {
         window: 450,
         initial: 3,
         threshold: Real::new(0.15),
@@ -321,11 +385,17 @@ mod tests {
         priority: Real::new(1.0),
         quiet_rounds: 0,
         aggregators_min: 1,
+        links_min: 1,
         fair: false,
         col_only: false,
         collisions: CollisionsOf::Aggregated,
         synchrony: Synchrony::RoundTrip,
     };
+
+    const NOTHING: Seen = Seen { aggregated: true, wanted: false, refused: false, marked: false, waited: Some(Duration::ZERO) };
+    const WANTED: Seen = Seen { wanted: true, ..NOTHING };
+    const REFUSED: Seen = Seen { refused: true, ..NOTHING };
+    const PAST: Seen = Seen { aggregated: false, ..NOTHING };
 
     fn met(collisions: f64, marks: f64, synchrony: f64) -> Met {
         Met { collisions: Some(collisions), aggregated: 1.0, fragments: 100, marks, synchrony: Some(synchrony) }
@@ -346,7 +416,7 @@ mod tests {
     /// Figure 3: both windows of both jobs are 3 at a switch with 3 aggregators; B has a straggler.
     #[test]
     fn figure_3_leaves_two_aggregators_to_a_and_one_to_b() {
-        let config = A2tpWindowConfig { collision_weight: Real::new(1.0), ..PAPER };
+        let config = TwoWindowConfig { collision_weight: Real::new(1.0), ..PAPER };
         let next = |synchrony: f64| {
             let mut job = Control::new(config);
             job.update(&met(0.7, 0.0, synchrony));
@@ -358,7 +428,7 @@ mod tests {
 
     #[test]
     fn windows_grow_by_one_and_shrink_by_what_they_meet() {
-        let mut job = Control::new(A2tpWindowConfig { initial: 100, ..PAPER });
+        let mut job = Control::new(TwoWindowConfig { initial: 100, ..PAPER });
         job.update(&met(0.0, 0.0, 1.0));
         assert_eq!((job.aggregated(), job.length()), (101, 101));
         // One round of collisions everywhere is not yet more than is borne: alpha = 1/16.
@@ -381,7 +451,7 @@ mod tests {
     #[test]
     fn windows_that_meet_nothing_for_long_grow_faster_from_round_to_round() {
         let grown = |rounds: u32, quiet_rounds: u32| {
-            let mut job = Control::new(A2tpWindowConfig { initial: 10, quiet_rounds, ..PAPER });
+            let mut job = Control::new(TwoWindowConfig { initial: 10, quiet_rounds, ..PAPER });
             (0..rounds).for_each(|_| job.update(&met(0.0, 0.0, 1.0)));
             job
         };
@@ -392,25 +462,25 @@ mod tests {
         job.update(&met(0.01, 0.0, 1.0));
         assert_eq!((job.aggregated(), job.length()), (soon + 1, soon + 6), "each by what it has met itself");
         // Of a link window of 200 marks are up to 10 rounds apart where the link is full: it takes twice as many to be sure.
-        let mut job = Control::new(A2tpWindowConfig { initial: 200, quiet_rounds: 16, ..PAPER });
+        let mut job = Control::new(TwoWindowConfig { initial: 200, quiet_rounds: 16, ..PAPER });
         (0..20).for_each(|_| job.update(&met(0.0, 0.0, 1.0)));
         assert_eq!(job.length(), 220);
     }
 
     #[test]
     fn a_straggler_gives_up_aggregators_and_keeps_its_share_of_links() {
-        let run = |config: A2tpWindowConfig, synchrony: f64| {
+        let run = |config: TwoWindowConfig, synchrony: f64| {
             let mut job = Control::new(config);
             (0..30).for_each(|_| job.update(&met(0.3, 0.0, synchrony)));
             (job.aggregated(), job.length())
         };
-        let config = A2tpWindowConfig { initial: 200, ..PAPER };
+        let config = TwoWindowConfig { initial: 200, ..PAPER };
         let (leader, straggler) = (run(config, 1.0), run(config, 0.1));
         assert!(leader.0 > 3 * straggler.0 && leader.1 == straggler.1, "{leader:?} {straggler:?}");
-        let fair = A2tpWindowConfig { fair: true, ..config };
+        let fair = TwoWindowConfig { fair: true, ..config };
         assert!(run(fair, 0.1).0 > run(fair, 1.0).0, "of as many marks a straggler's mean fewer collisions");
-        assert!(run(A2tpWindowConfig { aggregators_min: 20, ..config }, 0.0).0 >= 20);
-        let favoured = A2tpWindowConfig { priority: Real::new(3.0), ..config };
+        assert!(run(TwoWindowConfig { aggregators_min: 20, ..config }, 0.0).0 >= 20);
+        let favoured = TwoWindowConfig { priority: Real::new(3.0), ..config };
         let mut job = Control::new(favoured);
         job.update(&met(0.0, 0.0, 1.0));
         assert_eq!(job.aggregated(), 201, "within the link window");
@@ -432,7 +502,7 @@ mod tests {
         assert!((in_step(1.0, 1.0, 50, 0.2) - (1.0 - libm::pow(0.01, 0.2))).abs() < 1e-12, "half a fragment of 50");
         assert!(in_step(0.5, 1.0, 9, 0.0) > 0.0, "collisions are never none");
         let update = |synchrony: f64, collisions: f64| {
-            let mut job = Control::new(A2tpWindowConfig { fair: true, initial: 200, ..PAPER });
+            let mut job = Control::new(TwoWindowConfig { fair: true, initial: 200, ..PAPER });
             (0..40).for_each(|_| job.update(&met(collisions, 0.0, synchrony)));
             job.aggregated()
         };
@@ -442,19 +512,19 @@ mod tests {
     #[test]
     fn a_round_is_measured_by_the_shortest_round_trip() {
         let at = |us: u64| Instant::ZERO + Duration::from_us(us);
-        let mut tally = Tally::new(&A2tpWindowConfig { initial: 10, ..PAPER });
+        let mut tally = Tally::new(&TwoWindowConfig { initial: 10, ..PAPER });
         assert_eq!(tally.begin(at(0), 0, 10), None);
-        (0..10).for_each(|step| tally.count(at(step), 0, step < 4, AtpFlags::NONE, Waited::NOT));
+        (0..10).for_each(|step| tally.count(at(step), 0, Seen { aggregated: step < 4, ..NOTHING }));
         assert_eq!(tally.begin(at(16), 0, 10), Some(Met { fragments: 4, ..met(0.0, 0.0, 1.0) }));
         // The next round takes 40 us, of which 18 count; two of four fragments met a collision, one as the loser.
         for step in 0..10 {
-            let flags = [AtpFlags::COL, AtpFlags::COLLIDED, AtpFlags::ECN].get(step as usize).copied().unwrap_or_default();
-            tally.count(at(16 + 4 * step), 0, step < 4, flags, Waited::NOT);
+            let seen = [WANTED, REFUSED, Seen { marked: true, ..NOTHING }].get(step as usize).copied().unwrap_or(NOTHING);
+            tally.count(at(16 + 4 * step), 0, Seen { aggregated: step < 4, ..seen });
         }
         assert_eq!(tally.begin(at(56), 0, 10), Some(Met { fragments: 4, ..met(0.5, 0.1, 0.5) }));
         // A round in which another tensor begins says nothing of stragglers.
-        tally.count(at(60), 0, true, AtpFlags::NONE, Waited::NOT);
-        tally.count(at(900), 1, true, AtpFlags::NONE, Waited::NOT);
+        tally.count(at(60), 0, NOTHING);
+        tally.count(at(900), 1, NOTHING);
         assert_eq!(tally.begin(at(901), 1, 10).map(|met| met.synchrony), Some(None));
     }
 
@@ -462,13 +532,12 @@ mod tests {
     /// the two tells that the job itself was to blame: a fifth of the round.
     #[test]
     fn what_switches_share_out_is_a_share_of_sums_and_is_averaged_by_them() {
-        let config = A2tpWindowConfig { collisions: CollisionsOf::Shared, initial: 100, ..PAPER };
+        let config = TwoWindowConfig { collisions: CollisionsOf::Shared, initial: 100, ..PAPER };
         let mut tally = Tally::new(&config);
         assert_eq!(tally.begin(Instant::ZERO, 0, 100), None);
-        for flags in [AtpFlags::COL, AtpFlags::NONE, AtpFlags::COLLIDED, AtpFlags::COLLIDED.with(AtpFlags::COL)] {
-            tally.count(Instant::ZERO, 0, true, flags, Waited::NOT);
+        for seen in [WANTED, NOTHING, REFUSED, Seen { wanted: true, ..REFUSED }, PAST] {
+            tally.count(Instant::ZERO, 0, seen);
         }
-        tally.count(Instant::ZERO, 0, false, AtpFlags::NONE, Waited::NOT);
         let met = tally.begin(Instant::ZERO, 0, 100).unwrap();
         assert_eq!((met.collisions, met.fragments), (Some(0.5 + 0.2), 2));
         let mut job = Control::new(config);
@@ -476,7 +545,7 @@ mod tests {
         assert_eq!(job.alpha.get(), 0.5 + 0.2, "no average of an average");
         // What a straggler is told is what all are told: fairness has nothing to correct.
         let update = |fair: bool, synchrony: f64| {
-            let mut job = Control::new(A2tpWindowConfig { fair, ..config });
+            let mut job = Control::new(TwoWindowConfig { fair, ..config });
             job.update(&Met { synchrony: Some(synchrony), ..met });
             job.aggregated()
         };
@@ -488,33 +557,32 @@ mod tests {
     #[test]
     fn what_makes_all_workers_wait_is_no_straggler() {
         let at = |us: u64| Instant::ZERO + Duration::from_us(us);
-        let round = |rule: Synchrony, waited: Waited| {
-            let mut tally = Tally::new(&A2tpWindowConfig { initial: 10, synchrony: rule, ..PAPER });
+        let round = |rule: Synchrony, waited: Option<Duration>| {
+            let mut tally = Tally::new(&TwoWindowConfig { initial: 10, synchrony: rule, ..PAPER });
             // Two rounds of 10 us, then one of 40 us.
             assert_eq!(tally.begin(at(0), 0, 10), None);
-            (0..10).for_each(|step| tally.count(at(step), 0, true, AtpFlags::NONE, Waited::NOT));
+            (0..10).for_each(|step| tally.count(at(step), 0, NOTHING));
             assert_eq!(tally.begin(at(10), 0, 10).and_then(|met| met.synchrony), Some(1.0));
-            (0..10).for_each(|step| tally.count(at(10 + 4 * step), 0, true, AtpFlags::NONE, waited));
+            (0..10).for_each(|step| tally.count(at(10 + 4 * step), 0, Seen { waited, ..NOTHING }));
             tally.begin(at(50), 0, 10).unwrap().synchrony
         };
-        let waited = |us: u64| Waited::of(Duration::from_us(us));
-        assert_eq!(round(Synchrony::RoundTrip, Waited::NOT), Some(0.3), "within 11.25 us");
-        assert_eq!(round(Synchrony::Spread, Waited::NOT), Some(1.0));
+        let waited = |us: u64| Some(Duration::from_us(us));
+        assert_eq!(round(Synchrony::RoundTrip, waited(0)), Some(0.3), "within 11.25 us");
+        assert_eq!(round(Synchrony::Spread, waited(0)), Some(1.0));
         // A straggler at a quarter of the others' rate holds up 30 of 40 us: the share is its rate.
         assert_eq!(round(Synchrony::Spread, waited(30)), Some(0.25));
         assert_eq!(round(Synchrony::Spread, waited(90)), Some(0.0));
-        assert_eq!(round(Synchrony::Spread, Waited::UNKNOWN), None);
+        assert_eq!(round(Synchrony::Spread, None), None);
     }
 
     /// A collision concerns a fragment of each of two jobs. As a share of ACW it weighs the more the fewer aggregators a job has.
     #[test]
     fn a_collision_weighs_the_same_for_jobs_with_many_aggregators_and_few() {
         let share = |collisions: CollisionsOf, aggregated: u32| {
-            let mut tally = Tally::new(&A2tpWindowConfig { initial: 100, collisions, ..PAPER });
+            let mut tally = Tally::new(&TwoWindowConfig { initial: 100, collisions, ..PAPER });
             assert_eq!(tally.begin(Instant::ZERO, 0, 100), None);
             for place in 0..100 {
-                let flags = if place < 4 { AtpFlags::COLLIDED } else { AtpFlags::NONE };
-                tally.count(Instant::ZERO, 0, place < aggregated, flags, Waited::NOT);
+                tally.count(Instant::ZERO, 0, Seen { aggregated: place < aggregated, refused: place < 4, ..NOTHING });
             }
             tally.begin(Instant::ZERO, 0, 100).unwrap().collisions
         };
