@@ -16,7 +16,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FANIN_FABRIC", "HOST:PORT of the manager of a fabric of several switches (`fanin manager`)"),
     ("FANIN_FABRIC_HOST", "the host of the fabric that this process is; by default the one at its address"),
     ("FANIN_TOKEN", "what gives the right to join, where the switch asks for it: a token (`fanin token issue`), or @FILE"),
-    ("FANIN_SYSTEM", "the system that sums in a fabric, as canary or tree; auto"),
+    ("FANIN_SYSTEM", "the system that sums, as canary or tree, in a fabric or at one switch; auto"),
     ("FANIN_FALLBACK", "ring or error: what becomes of a job whose switch or fabric does not take it, or whose switch is gone; ring"),
     ("FANIN_RENDEZVOUS", "HOST:PORT where rank 0 listens if there is no switch; else MASTER_ADDR:(MASTER_PORT + 1)"),
     ("FANIN_JOB", "the job's name, the same at all ranks; else TORCHELASTIC_RUN_ID, `default`"),
