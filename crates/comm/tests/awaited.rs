@@ -2,26 +2,16 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
+use common::switch::page;
 use common::{configs, run, steps_until_named};
 use fanin_comm::{Config, Meeting, Transport};
 use fanin_daemon::{Daemon, DaemonConfig};
 
 const WORLD: u32 = 3;
-
-/// A page of the switch.
-fn page(address: SocketAddr) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
-}
 
 /// A value by rank.
 fn by_rank(page: &str, name: &str, more: &str) -> Vec<f64> {

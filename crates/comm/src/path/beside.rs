@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use fanin_control::Admitted;
 use fanin_core::{CollectiveKind, ElementOp, JobId};
 use fanin_runtime::{CollectiveCall, RunError, Vectors, Watch};
 use fanin_systems::System;
@@ -28,10 +29,18 @@ use crate::meeting::{self, Wanted};
 /// How often it is looked, while a job is joined, whether it still makes sense.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Places for blocks at a switch of Canary, for each packet of a window: ranks are less than a window apart, so blocks that follow each other find
+/// their places free.
+const PLACES: u32 = 2;
+/// As many as a switch takes.
+const PLACES_MAX: u32 = 16_384;
+
 /// A communicator's jobs of the system that was asked for, at one switch.
 pub(crate) struct SwitchJobs {
     config: Config,
     system: System,
+    /// Packets under way, as many as in the communicator's own job.
+    window: u32,
     jobs: BTreeMap<Key, PortJob>,
     /// Tells jobs apart that a communicator has had before its switch was lost, and again.
     suffix: String,
@@ -41,21 +50,16 @@ pub(crate) struct SwitchJobs {
 
 impl SwitchJobs {
     /// `None` where the communicator's own job does all that is asked for.
-    pub(crate) fn new(config: &Config, traffic: &Arc<Traffic>) -> Option<Self> {
+    pub(crate) fn new(config: &Config, admitted: &Admitted, traffic: &Arc<Traffic>) -> Option<Self> {
         let system = config.system_beside()?;
-        Some(SwitchJobs {
-            config: config.clone(),
-            system,
-            jobs: BTreeMap::new(),
-            suffix: String::new(),
-            traffic: traffic.clone(),
-        })
+        let (jobs, suffix) = (BTreeMap::new(), String::new());
+        Some(SwitchJobs { config: config.clone(), system, window: admitted.window, jobs, suffix, traffic: traffic.clone() })
     }
 
     /// Leaves all jobs; those that are joined from now on are of this life of the communicator's own.
-    pub(crate) fn renew(&mut self, instance: u64) {
+    pub(crate) fn renew(&mut self, admitted: &Admitted) {
         self.clear();
-        self.suffix = format!("/{instance:x}");
+        (self.window, self.suffix) = (admitted.window, format!("/{:x}", admitted.instance));
     }
 
     /// Leaves all jobs.
@@ -132,12 +136,17 @@ impl SwitchJobs {
             job: key.name(&self.config.job, &self.suffix),
             meeting: Meeting::Switch(link.switch().to_string()),
             transport: Transport::Udp,
+            window: Some(self.window),
             operators: Vec::new(),
             fallback: Some(Fallback::Error),
             interrupt,
             ..self.config.clone()
         };
-        let wanted = Wanted { system: self.system, op, switch_instance: Some(link.switch_instance()) };
+        let mut system = self.system;
+        if let System::Canary(parameters) = &mut system {
+            parameters.descriptors = self.window.saturating_mul(PLACES).min(PLACES_MAX);
+        }
+        let wanted = Wanted { system, op, switch_instance: Some(link.switch_instance()) };
         let joined = meeting::join(&config, wanted, &link.runner())?;
         let node = star::node(&config, &joined.admitted, op)?;
         let id = JobId(joined.admitted.job_id);

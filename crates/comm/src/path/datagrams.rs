@@ -73,7 +73,7 @@ impl DatagramPath {
 
     fn of(config: &Config, admitted: &Admitted, mut sums: Sums, home: Option<Home>) -> Self {
         let traffic = Arc::new(Traffic::of(sums.watch()));
-        let beside = if home.is_none() { SwitchJobs::new(config, &traffic) } else { None };
+        let beside = if home.is_none() { SwitchJobs::new(config, admitted, &traffic) } else { None };
         DatagramPath {
             config: config.clone(),
             sums,
@@ -102,7 +102,7 @@ impl DatagramPath {
             (false, false) => self.traffic.go_on(&self.sums.statistics(), sums.watch()),
         }
         if let Some(jobs) = self.beside() {
-            jobs.renew(admitted.instance);
+            jobs.renew(&admitted);
         }
         self.sums = sums;
         self.admitted = admitted;

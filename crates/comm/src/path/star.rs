@@ -57,7 +57,8 @@ pub(crate) fn driver(
         system: admitted.system.number(),
         op,
         peers,
-        routes: Vec::new(),
+        // Other ranks are behind the switch.
+        routes: (0..config.world).filter(|host| *host != config.rank).map(|host| (NodeId(host), switch)).collect(),
     };
     let how = DriverConfig {
         sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
