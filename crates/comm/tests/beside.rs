@@ -215,10 +215,16 @@ fn what_one_switch_does_not_do_is_refused_by_name() {
     };
     for (variables, expected) in [
         (&[("FANIN_SYSTEM", "rina")][..], "system = rina: expected auto, tree, canary or switchml without a fabric (FANIN_FABRIC)"),
-        (&[("FANIN_SYSTEM", "canary"), ("FANIN_TRANSPORT", "shm")], "transport = shm: expected auto or udp where a switch reduces by canary"),
+        (
+            &[("FANIN_SYSTEM", "canary"), ("FANIN_TRANSPORT", "shm")],
+            "transport = shm: expected auto or udp where a switch reduces by canary",
+        ),
         (&[("FANIN_SYSTEM", "canary"), ("FANIN_FIXED_POINT", "1")], "fixed_point = true: expected false with canary"),
         (
-            &[("FANIN_SYSTEM", "tree"), ("FANIN_JOB", "a job with a name that leaves no room for what comes behind it, which is long enough")],
+            &[
+                ("FANIN_SYSTEM", "tree"),
+                ("FANIN_JOB", "a job with a name that leaves no room for what comes behind it, which is long enough"),
+            ],
             "job = ",
         ),
     ] {
@@ -235,5 +241,9 @@ fn ranks_that_ask_for_different_systems_are_told_so_when_they_join() {
     configs[1].transport = Transport::Udp;
     let results = at_all(configs, drop);
     let errors: Vec<String> = results.into_iter().map(|result| result.unwrap_err().to_string()).collect();
-    assert!(errors.iter().any(|error| error.contains("wants reductions by none and rank 0 canary") || error.contains("wants reductions by canary and rank 1 none")), "{errors:?}");
+    assert!(
+        errors.iter().any(|error| error.contains("wants reductions by none and rank 0 canary")
+            || error.contains("wants reductions by canary and rank 1 none")),
+        "{errors:?}"
+    );
 }

@@ -99,13 +99,7 @@ impl SwitchJobs {
     }
 
     /// Joins a job while the call's patience goes on: where a rank does not come, or calls something else, the communicator's own job finds out.
-    fn open(
-        &self,
-        key: Key,
-        op: ElementOp,
-        link: &Link,
-        goes_on: &mut dyn FnMut(u32) -> bool,
-    ) -> Result<(PortJob, Watch), Stop> {
+    fn open(&self, key: Key, op: ElementOp, link: &Link, goes_on: &mut dyn FnMut(u32) -> bool) -> Result<(PortJob, Watch), Stop> {
         let given_up = Arc::new(AtomicBool::new(false));
         let (told, user) = (given_up.clone(), link.interrupts(&self.config.interrupt));
         let interrupt = Interrupt::when(move || told.load(Ordering::Relaxed) || user.is_wanted());

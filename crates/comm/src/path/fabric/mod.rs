@@ -175,11 +175,7 @@ impl FabricJobs {
 
     /// The configuration of one more job of the communicator.
     fn config_of(&self, key: Key, link: &Link) -> Config {
-        Config {
-            interrupt: link.interrupts(&self.config.interrupt),
-            job: key.name(&self.config.job, &self.suffix),
-            ..self.config.clone()
-        }
+        Config { interrupt: link.interrupts(&self.config.interrupt), job: key.name(&self.config.job, &self.suffix), ..self.config.clone() }
     }
 
     /// Joins one more job of the communicator.
