@@ -153,8 +153,35 @@ def plain(switch: str, rank: int, world: int, options: Sequence[str]) -> list[st
     return [RANK, system, switch, str(rank), str(world), *numbers]
 
 
-def run(net: Net, *options: str) -> tuple[list[dict], dict[str, float]]:
-    """Ranks of one job; gives rank 0's rows, and the switch's metrics as they were last seen while the job ran."""
+def udp_ports(namespace: Sequence[str]) -> list[int]:
+    """The ports of all UDP sockets of a namespace."""
+    rows = must([*namespace, "cat", "/proc/net/udp"]).splitlines()[1:]
+    return sorted({int(row.split()[1].split(":")[1], 16) for row in rows})
+
+
+def send_fragments(net: Net) -> None:
+    """First fragments from all of rank 0's sockets to all of the switch's, which take a job out of the kernel."""
+    ports = [",".join(map(str, udp_ports(net.inside(who)))) for who in (0, "switch")]
+    must([*net.inside(0), sys.executable, __file__, "fragments", f"{SUBNET}.0.2/{ports[0]}/{net.switch_address(0)}/{ports[1]}"])
+
+
+def fragments(ways: str) -> None:
+    """As :func:`send_fragments`, in the namespace of the rank."""
+    source, mine, switch, theirs = ways.split("/")
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        for one in mine.split(","):
+            for other in theirs.split(","):
+                udp = struct.pack("!HHHH", int(one), int(other), 8 + 32, 0) + bytes(8)
+                more, lives = 0x2000, 64
+                ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, more, lives, socket.IPPROTO_UDP, 0)
+                raw.sendto(ip + socket.inet_aton(source) + socket.inet_aton(switch) + udp, (switch, 0))
+
+
+def run(net: Net, *options: str, fragments: bool = False) -> tuple[list[dict], dict[str, float]]:
+    """Ranks of one job; gives rank 0's rows, and the switch's metrics as they were last seen while the job ran.
+
+    With ``fragments`` the job is taken out of the kernel once, when it is there.
+    """
     environment = {**os.environ, "FANIN_FALLBACK": "error"}
     command = communicator if options[0].startswith("--") else plain
     ranks = []
@@ -171,6 +198,9 @@ def run(net: Net, *options: str) -> tuple[list[dict], dict[str, float]]:
             raise Failed("ranks do not end")
         with contextlib.suppress(Failed):
             seen.update(metrics(net))
+            if fragments and max(of_jobs(series(seen, "fanin_switch_job_in_kernel"), beside=True).values(), default=0) == 1:
+                send_fragments(net)
+                fragments = False
         # Ranks answer each other until all have said how it went.
         outputs = [process.stdout for process in ranks]
         if len(select.select(outputs, [], [], 0)[0]) == len(ranks):
@@ -188,22 +218,34 @@ def series(seen: dict[str, float], name: str) -> dict[str, float]:
     return {key: value for key, value in seen.items() if key.split("{")[0] == name}
 
 
+def of_jobs(rows: dict[str, float], beside: bool) -> dict[str, float]:
+    """Those of jobs beside the communicator's own, where there are any."""
+    return {key: value for key, value in rows.items() if not beside or "/allreduce/" in key}
+
+
+#: How the names of checks begin in which a job leaves the kernel, and comes back.
+LEFT = "out of the kernel and back"
+
+
 def check() -> None:
     """Sums are exact."""
     for what, loss, options in (
         ("integers", False, ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
         ("smallest integers", False, ["--dtype", "i16", "--op", "min", "--sizes", "1MiB", "--iterations", "20"]),
         ("largest floats", False, ["--dtype", "f32", "--op", "maximum", "--sizes", "1MiB", "--iterations", "20"]),
-        ("integers on a tree", False, ["tree", str(1 << 20), "20", "0"]),
-        ("integers in Canary", False, ["canary", str(1 << 20), "20", "0"]),
+        ("integers on a tree", False, ["--system", "tree", "--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+        ("integers in Canary", False, ["--system", "canary", "--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+        ("bits in Canary", False, ["--system", "canary", "--dtype", "u8", "--op", "xor", "--sizes", "1KiB,1MiB", "--iterations", "20"]),
+        (f"{LEFT}, Canary", False, ["--system", "canary", "--dtype", "i32", "--sizes", "256KiB", "--iterations", "2000"]),
         ("integers in Canary, with collisions", False, ["canary-collides", str(1 << 20), "20", "0"]),
         ("floats, and then integers", False, ["switchml", str(1 << 18), "400", "20"]),
         ("floats as block fixed point", False, ["--fixed-point", "--sizes", "1MiB", "--iterations", "20"]),
         ("floats, which leave the kernel", False, ["--sizes", "4KiB,1MiB", "--iterations", "20"]),
         ("integers, with loss", True, ["--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
         ("floats as block fixed point, with loss", True, ["--fixed-point", "--sizes", "1MiB", "--iterations", "20"]),
-        ("integers on a tree, with loss", True, ["tree", str(1 << 20), "20", "0"]),
-        ("integers in Canary, with loss", True, ["canary", str(1 << 20), "20", "0"]),
+        ("integers on a tree, with loss", True, ["--system", "tree", "--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+        ("integers in Canary, with loss", True, ["--system", "canary", "--dtype", "i32", "--sizes", "1MiB", "--iterations", "20"]),
+        (f"{LEFT}, Canary, with loss", True, ["--system", "canary", "--dtype", "i32", "--sizes", "64KiB", "--iterations", "300"]),
         ("integers in Canary, with collisions and loss", True, ["canary-collides", str(1 << 20), "20", "0"]),
         ("floats, and then integers, with loss", True, ["switchml", str(1 << 18), "100", "4"]),
         ("floats, with loss", True, ["--sizes", "4KiB,1MiB", "--iterations", "20"]),
@@ -212,21 +254,24 @@ def check() -> None:
             if loss:
                 net.lose(compiled("loss", folder))
             with switch(net, xdp=True):
-                rows, seen = run(net, *options)
+                rows, seen = run(net, *options, fragments=what.startswith(LEFT))
             wrong = sum(row["wrong"] for row in rows)
-            here = max(series(seen, "fanin_switch_job_in_kernel").values(), default=None)
-            passed = series(seen, "fanin_switch_job_passed_up_frames_total")
+            # The communicator's own job is beside those that reduce.
+            beside = "--system" in options
+            here = max(of_jobs(series(seen, "fanin_switch_job_in_kernel"), beside).values(), default=None)
+            passed = of_jobs(series(seen, "fanin_switch_job_passed_up_frames_total"), beside)
             up = {key.split('reason="')[1].split('"')[0]: int(value) for key, value in passed.items()}
             again = sum(series(seen, "fanin_switch_retransmitted_packets_total").values())
             times = ", ".join(f"{row['size_bytes']} B {row['time_us']:.0f} us" for row in rows)
             print(f"{what}: {wrong} wrong, {times}; seen in the kernel: {here}, up: {up}, sent again: {again:.0f}", flush=True)
-            is_canary = options[0].startswith("canary")
-            if not is_canary and not sum(series(seen, "fanin_switch_rank_completed_sums_total").values()):
+            if not sum(of_jobs(series(seen, "fanin_switch_rank_completed_sums_total"), beside).values()):
                 raise Failed(f"{what}: no rank was the last to contribute to a sum")
             if wrong or here is None:
                 raise Failed(f"{what}: {wrong} elements are wrong, in the kernel: {here}")
             # It has left the kernel for the floats, and is back there at the end.
             if "and then" in what and (here != 1 or not up["operator"]):
+                raise Failed(f"{what}: in the kernel: {here}, gone up: {up}")
+            if what.startswith(LEFT) and (here != 1 or not up["fragment"]):
                 raise Failed(f"{what}: in the kernel: {here}, gone up: {up}")
 
 
@@ -292,7 +337,7 @@ def bench(rounds: int, ranks: int, loss: bool, chosen: Sequence[str]) -> None:
 def main() -> int:
     """Runs what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["check", "bench", "gro"])
+    parser.add_argument("what", choices=["check", "bench", "gro", "fragments"])
     parser.add_argument("device", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=4)
@@ -302,6 +347,8 @@ def main() -> int:
     try:
         if args.what == "gro":
             receive_in_batches(args.device)
+        elif args.what == "fragments":
+            fragments(args.device)
         elif args.what == "check":
             check()
         else:

@@ -161,6 +161,8 @@ static __always_inline int canary_reduce(struct packet *p, __u32 bytes)
 	bpf_spin_lock(&v->lock);
 	outcome = canary_decide(p, v, &sum, clock->now);
 	bpf_spin_unlock(&v->lock);
+	if (outcome != CANARY_UP && outcome != CANARY_DROP)
+		count_last(p, outcome == CANARY_SUM ? COMPLETES_SUM : PART_OF_SUM);
 	switch (outcome) {
 	case CANARY_UP:
 		return up(p->counts, UP_HANDED_OVER);
@@ -224,6 +226,8 @@ static __always_inline int canary_broadcast(struct packet *p, __u32 bytes)
 		return up(p->counts, UP_HANDED_OVER);
 	if (reason)
 		return drop(p->counts, reason);
+	/* The leader's contribution is the last one that the sum has waited for. */
+	count_last(p, bytes ? ANSWERS_SUM : PART_OF_SUM);
 	return canary_down(p, to, bytes);
 }
 

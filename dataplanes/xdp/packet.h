@@ -113,16 +113,21 @@ static __always_inline void believe(struct packet *p, __u32 payload_bytes)
 	__sync_fetch_and_add(&p->rank->payload_bytes_received, payload_bytes);
 }
 
+/* What a contribution is to its sum. Of Canary a sum goes to the leader of its block, which answers when it has contributed itself: both are waited
+ * for, and it is one sum. */
+enum part_in_sum { PART_OF_SUM, COMPLETES_SUM, ANSWERS_SUM };
+
 /* A contribution was counted, as the last one to a sum or not: how long had the sum nothing else to wait for? crates/runtime/src/last.rs. */
-static __always_inline void count_last(struct packet *p, int completes)
+static __always_inline void count_last(struct packet *p, enum part_in_sum part)
 {
 	__u64 now = bpf_ktime_get_ns(), before = p->job->came_at;
 	__u32 i;
 
 	p->job->came_at = now;
-	if (!completes)
+	if (part == PART_OF_SUM)
 		return;
-	__sync_fetch_and_add(&p->rank->completed, 1);
+	if (part == COMPLETES_SUM)
+		__sync_fetch_and_add(&p->rank->completed, 1);
 	if (!before || now < before)
 		return;
 	__sync_fetch_and_add(&p->rank->awaited_ns, now - before);

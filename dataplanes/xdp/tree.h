@@ -119,7 +119,7 @@ static __always_inline int tree_contribution(struct packet *p, const struct cont
 	if (bytes > PAYLOAD_BYTES_MAX)
 		bytes = PAYLOAD_BYTES_MAX;
 	if (verdict.outcome == ADDED || verdict.outcome == COMPLETE)
-		count_last(p, verdict.outcome == COMPLETE);
+		count_last(p, verdict.outcome == COMPLETE ? COMPLETES_SUM : PART_OF_SUM);
 	switch (verdict.outcome) {
 	case ADDED:
 		return XDP_DROP;

@@ -73,7 +73,7 @@ def init(
         switch: ``HOST:PORT`` of a switch, ``fanin switch`` (``FANIN_SWITCH``).
         fabric: ``HOST:PORT`` of the manager of a fabric of several switches, ``fanin manager`` (``FANIN_FABRIC``).
         fabric_host: The host of the fabric that this process is (``FANIN_FABRIC_HOST``); by default the one at its address.
-        system: The system that sums in a fabric, as ``"canary"`` or ``"tree"`` (``FANIN_SYSTEM``; ``"auto"``).
+        system: The system that sums, as ``"canary"`` or ``"tree"``, in a fabric or at one switch (``FANIN_SYSTEM``; ``"auto"``).
         fallback: What becomes of a job whose switch, or fabric, does not take it or is gone (``FANIN_FALLBACK``): a ``"ring"`` of
             hosts, or an ``"error"``.
         rendezvous: Without a switch, ``HOST:PORT`` at which rank 0 listens (``FANIN_RENDEZVOUS``).

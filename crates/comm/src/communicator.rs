@@ -28,7 +28,7 @@ use crate::path::fabric;
 use crate::path::hierarchy::{HierarchyPath, Level, Levels};
 use crate::path::memory::MemoryPath;
 use crate::path::operators::Operators;
-use crate::path::{Path, PathReport};
+use crate::path::{ONE_FOR_ALL, Path, PathReport};
 use crate::queue::{Handle, Lent, Queue, Run, SparseTask, Task};
 use crate::reproducible::Scratch;
 use crate::runner::Runner;
@@ -83,6 +83,10 @@ impl Communicator {
             // Hosts add in another order.
             config.fallback = Some(Fallback::Error);
         }
+        if !matches!(config.meeting, Meeting::Fabric(_)) && config.system.is_some() {
+            // What is asked for is what a switch does.
+            config.transport = Transport::Udp;
+        }
         if config.world == 1 {
             let operators = config.operators.clone();
             return Ok(Communicator::build(
@@ -98,7 +102,7 @@ impl Communicator {
             return Communicator::join_fabric(config);
         }
         let joined = meeting::join(&config, Wanted::DENSE, &runner)?;
-        let report = PathReport::of(&joined);
+        let report = PathReport::of(&joined, config.system_beside().map_or(ONE_FOR_ALL, |system| system.name()));
         let path = match joined.memory {
             Ok(pool) => Path::Memory(Box::new(MemoryPath::new(pool, config.rank, &config.operators))),
             Err(_) => Path::Datagrams(Box::new(DatagramPath::new(&config, &joined.admitted, joined.socket)?)),
@@ -690,8 +694,13 @@ impl Communicator {
             engine.next
         };
         if let Some(link) = &self.core.link {
-            if matches!(self.report, PathReport::Fabric { .. }) || link.by_hosts().is_some() {
+            let answers = matches!(&locked(&self.core.engine).path, Path::Datagrams(path) if path.has_jobs_beside());
+            if answers || matches!(self.report, PathReport::Fabric { .. }) || link.by_hosts().is_some() {
                 link.await_all(self.world(), self.core.config.timeout.min(LAST_ANSWERS));
+            }
+            // Who runs the switch waits below for all who have not left.
+            if let Path::Datagrams(path) = &mut locked(&self.core.engine).path {
+                path.leave_others();
             }
             link.close(next);
         }

@@ -196,7 +196,8 @@ pub struct Config {
     pub sparse: SparsePath,
     /// Operators that the job brings along, the same at all ranks and in the same order: [`Communicator::operator`](crate::Communicator::operator).
     pub operators: Vec<CustomOperator>,
-    /// The system that sums in a fabric; by default the one that this version takes for the best.
+    /// The system that sums. In a fabric by default the one that this version takes for the best. At one switch SwitchML or, where it is asked for,
+    /// Canary or one tree: reductions have jobs of their own there, and all else is SwitchML's.
     pub system: Option<System>,
     /// What becomes of a job whose switch, or fabric, does not take it or is gone; the same at all ranks. Hosts go on by themselves where it
     /// is not said.
@@ -217,6 +218,9 @@ pub struct Config {
     /// Variables of the environment that begin with `FANIN_` and that nothing reads: the user is told, once.
     pub unread: Vec<String>,
 }
+
+/// How long names may be of communicators that have more than one job at a switch, which add at most 48 bytes.
+const JOB_BYTES_BESIDE: usize = 80;
 
 /// Variables that say where ranks meet.
 const MEETING: &[&str] = &["FANIN_SWITCH", "FANIN_FABRIC", "FANIN_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT"];
@@ -381,6 +385,37 @@ impl Config {
         })
     }
 
+    /// Whether a system that is asked for is one of those that one switch reduces by, and what goes with it.
+    fn check_at_switch(&self) -> Result<(), ConfigError> {
+        let Some(system) = &self.system else { return Ok(()) };
+        let name = system.name();
+        let wrong = |what, value, expected| Err(ConfigError::Value { what, value, expected });
+        if !is_at_switch(system) {
+            let names = System::names_of("or", |system| Config::system_named(system.name()).is_some_and(|system| is_at_switch(&system)));
+            return wrong("system", name.into(), format!("auto, {names} without a fabric (FANIN_FABRIC): what one switch reduces by"));
+        }
+        if self.transport == Transport::Memory {
+            return wrong("transport", "shm".into(), format!("auto or udp where a switch reduces by {name} (FANIN_SYSTEM)"));
+        }
+        if self.system_beside().is_none() {
+            return Ok(());
+        }
+        if self.fixed_point {
+            return wrong("fixed_point", "true".into(), format!("false with {name}: at one switch, switchml alone has block fixed point"));
+        }
+        if self.job.len() > JOB_BYTES_BESIDE {
+            let expected = format!("at most {JOB_BYTES_BESIDE} bytes with {name}, whose jobs have longer names");
+            return wrong("job", format!("{:?}", self.job), expected);
+        }
+        Ok(())
+    }
+
+    /// The system that reduces at one switch in jobs of its own, beside the communicator's own job; none in a fabric, or where that job does all.
+    pub(crate) fn system_beside(&self) -> Option<System> {
+        let at_switch = matches!(self.meeting, Meeting::Switch(_) | Meeting::Rendezvous(_));
+        self.system.filter(|system| at_switch && !matches!(system, System::SwitchMl(_)))
+    }
+
     /// Whether switches of a fabric sum pairs of sparse vectors, and by operators that the job brings along.
     pub(crate) fn is_flare(&self) -> bool {
         matches!(self.system, Some(System::Flare(_)))
@@ -460,10 +495,7 @@ impl Config {
             return wrong("fixed_point", "true".into(), "false with shared memory, where floats are summed as floats".into());
         }
         if !matches!(self.meeting, Meeting::Fabric(_)) {
-            let only = || "none without a fabric (FANIN_FABRIC): one switch sums by switchml".to_string();
-            if let Some(system) = &self.system {
-                return wrong("system", system.name().into(), only());
-            }
+            self.check_at_switch()?;
             if let Some(fallback) = self.fallback.filter(|_| !matches!(self.meeting, Meeting::Switch(_))) {
                 let value = if fallback == Fallback::Ring { "ring" } else { "error" };
                 return wrong("fallback", value.into(), "none without a switch (FANIN_SWITCH) or a fabric (FANIN_FABRIC)".into());
@@ -529,6 +561,11 @@ fn tls(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>) -> Re
     };
     let trusted = value.parse().map_err(|expected| ConfigError::Value { what, value, expected })?;
     Ok(Some(ClientTls { trusted, name: name.map(|(_, name)| name), identity }))
+}
+
+/// Whether communicators at one switch may ask for a system.
+fn is_at_switch(system: &System) -> bool {
+    matches!(system, System::SwitchMl(_) | System::Tree(_) | System::Canary(_))
 }
 
 fn meeting(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>, world: u32) -> Result<Meeting, ConfigError> {

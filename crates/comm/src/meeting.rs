@@ -357,6 +357,7 @@ fn request(config: &Config, wanted: Wanted, data: SocketAddr, switch: SocketAddr
             patience_ms: config.timeout.as_millis() as u64,
             fixed_point: config.fixed_point,
             reproducible: config.reproducible,
+            beside: config.system_beside().filter(|_| wanted == Wanted::DENSE),
             op: wanted.op.into(),
         },
         operators: config.operators.iter().map(|operator| wish(config, operator)).collect(),

@@ -23,7 +23,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FANIN_TLS_NAME", "the name that the switch's certificate must have; by default HOST of where ranks meet"),
     ("FANIN_TLS_CERT", "the file of this rank's certificate (PEM), where the switch asks for one or rank 0 runs it"),
     ("FANIN_TLS_KEY", "the file of the private key of FANIN_TLS_CERT (PEM)"),
-    ("FANIN_SYSTEM", "the system that sums in a fabric, as canary or tree; auto"),
+    ("FANIN_SYSTEM", "the system that sums, as canary or tree, in a fabric or at one switch; auto"),
     ("FANIN_FALLBACK", "ring or error: what becomes of a job whose switch or fabric does not take it, or whose switch is gone; ring"),
     ("FANIN_RENDEZVOUS", "HOST:PORT where rank 0 listens if there is no switch; else MASTER_ADDR:(MASTER_PORT + 1)"),
     ("FANIN_JOB", "the job's name, the same at all ranks; else TORCHELASTIC_RUN_ID, `default`"),

@@ -321,7 +321,10 @@ fn options_that_mean_nothing_in_a_fabric_are_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert!(without("FANIN_SYSTEM", "tree").starts_with("system = tree: expected none without a fabric (FANIN_FABRIC)"));
+    assert!(
+        without("FANIN_SYSTEM", "ring")
+            .starts_with("system = ring: expected auto, tree, canary or switchml without a fabric (FANIN_FABRIC)")
+    );
     assert!(without("FANIN_FABRIC_HOST", "host1").starts_with("fabric_host = host1: expected none without a fabric"));
     let rendezvous = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_RENDEZVOUS", "s:1"), ("FANIN_FALLBACK", "error")];
     let read = |name: &str| rendezvous.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string());

@@ -286,6 +286,9 @@ pub struct JobWish {
     /// Reduce floats so that the bits do not depend on the order, and on what they do depend. A matter of the ranks, which must all do the same.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::call::named_if_any")]
     pub reproducible: Option<ReproducibleBy>,
+    /// The system that reduces in jobs beside this one, at the same switch. A matter of the ranks, which must all ask for the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<System>,
     /// Element type and operator, for systems whose packets do not carry them.
     pub op: Op,
 }

@@ -8,6 +8,7 @@ use fanin_control::{
     Progress, ResumeState, Segment, Source, SwitchMessage, VERSION,
 };
 use fanin_core::ReproducibleBy;
+use fanin_systems::System;
 
 fn switch() -> Switch {
     Switch::new(JobsConfig { seed: 5, ..JobsConfig::default() })
@@ -71,12 +72,13 @@ fn the_same_rank_twice_is_refused_with_both_addresses_and_the_job_goes_on() {
 #[test]
 fn ranks_that_want_different_things_are_all_refused_and_told_who_wants_what() {
     type Change = fn(&mut Join);
-    let cases: [(Change, &str); 7] = [
+    let cases: [(Change, &str); 8] = [
         (|join| join.world = 4, "rank 1 wants world 4 and rank 0 3"),
         (|join| join.wish.window = Some(64), "window 64 and rank 0 of the switch's choice"),
         (|join| join.wish.patience_ms = 5_000, "patience 5 s and rank 0 10 s"),
         (|join| join.wish.fixed_point = true, "fixed_point true and rank 0 false"),
         (|join| join.wish.reproducible = Some(ReproducibleBy::Element), "rank 1 wants reproducible sums by element and rank 0 none"),
+        (|join| join.wish.beside = Some(System::tree(1)), "rank 1 wants reductions by tree and rank 0 none"),
         (|join| join.wish.reproducible = Some(ReproducibleBy::Block), "rank 1 wants reproducible sums by block and rank 0 none"),
         (|join| join.data = "[::1]:9".parse().unwrap(), "IPv6 and rank 0 IPv4"),
     ];

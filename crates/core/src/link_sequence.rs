@@ -115,6 +115,13 @@ impl LinkSequence {
         self.track.window.middle() as u32
     }
 
+    /// The low half of a number that all numbers are below that have come, in whole words of the window; `None` where numbers have jumped, so that
+    /// no number is known that is past all of them and not past those that are still to come.
+    pub fn past(&self) -> Option<u32> {
+        let past = self.track.window.past().next_multiple_of(u64::from(u64::BITS));
+        self.others.is_empty().then_some(past as u32)
+    }
+
     /// The other end lives in this epoch from now on, which is known for sure. `low` is the low half of a number that it has used, or 0
     /// at the beginning. False where it has long left that epoch.
     pub fn agree(&mut self, epoch: u32, low: u32) -> bool {

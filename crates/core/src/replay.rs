@@ -73,6 +73,13 @@ impl ReplayWindow {
         self.base + Self::LENGTH
     }
 
+    /// One past the last number that was seen; where none of the window's was, its first.
+    pub fn past(&self) -> u64 {
+        let words = (0..WORDS as u64).rev().map(|word| self.base + word * WORD_BITS);
+        let last = words.map(|first| (first, self.seen[(first / WORD_BITS) as usize % WORDS])).find(|(_, bits)| *bits != 0);
+        last.map_or(self.base, |(first, bits)| first + WORD_BITS - u64::from(bits.leading_zeros()))
+    }
+
     /// Whether the packet with this number is new; remembers it if so.
     ///
     /// # Errors
@@ -140,6 +147,21 @@ mod tests {
             }
         }
         assert_eq!(window.accept(4), Err(DropReason::TooOld));
+    }
+
+    #[test]
+    fn what_is_past_the_last_number_is_known_wherever_the_window_is() {
+        let mut window = ReplayWindow::new();
+        assert_eq!(window.past(), 0);
+        let mut past = 0;
+        for number in (0..3 * END).chain([3 * END + 70, 3 * END + 4, 2 * END + 500 + SPAN]) {
+            let _ = window.accept(number);
+            past = past.max(number + 1);
+            assert_eq!(window.past(), past, "{number}");
+        }
+        let _ = window.accept(window.end());
+        assert_eq!(window.past(), past, "what is not accepted has not come");
+        assert_eq!(ReplayWindow::from(130).past(), 128);
     }
 
     #[test]

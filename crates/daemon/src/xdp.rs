@@ -217,10 +217,6 @@ mod present {
                 if !self.stay(driver, stop, &before)? {
                     return Ok(());
                 }
-                if self.job.canary.is_some() {
-                    // Its descriptors cannot go back.
-                    return driver.run(stop);
-                }
                 // A job that leaves again and again is left in peace.
                 rest = if came.elapsed() > REST_MAX { REST_MIN } else { rest };
                 let Some(counts) = self.go_back(driver, stop, rest)? else { return Ok(()) };
@@ -279,16 +275,10 @@ mod present {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                // Where something waits for room, it will have gone soon.
-                let Some(versions) = kept(driver.node()) else { continue };
-                let foreign = foreign(&versions, &self.job.ops);
-                if last.as_ref() != Some(&foreign) {
-                    last = Some(foreign);
-                    continue;
-                }
-                let numbers = driver.links().into_iter().map(|(next, heard)| Numbers { next, heard }).collect();
+                let taken =
+                    if self.job.canary.is_some() { Self::without_descriptors(driver) } else { self.with_versions(driver, &mut last) };
+                let Some(taken) = taken else { continue };
                 let counts = self.counts();
-                let taken = Taken { versions, numbers };
                 if let Err(error) = self.kernel.take_back(self.place, self.job.system, &taken) {
                     tracing::warn!(job_id = self.job.job, %error, "stays in user space");
                     continue;
@@ -297,6 +287,29 @@ mod present {
                 tracing::info!(job_id = self.job.job, versions = taken.versions.len(), "goes on in the kernel");
                 return Ok(Some(counts));
             }
+        }
+
+        /// What slots hold; `None` where some have been used since for what the program cannot add, or something waits for room, which will have
+        /// gone soon. `last`: what of that kind there was when it was last looked.
+        fn with_versions(&self, driver: &SwitchDriver<AnyNode<[u8]>>, last: &mut Option<Vec<(u16, u32)>>) -> Option<Taken> {
+            let versions = kept(driver.node())?;
+            let foreign = foreign(&versions, &self.job.ops);
+            if last.as_ref() != Some(&foreign) {
+                *last = Some(foreign);
+                return None;
+            }
+            let numbers = driver.links().into_iter().map(|(next, heard)| Numbers { next, heard }).collect();
+            Some(Taken { versions, numbers })
+        }
+
+        /// What descriptors of Canary hold leaves, as it does when the job leaves the kernel: who was a child asks the leader. `None` where the program
+        /// could not tell which numbers of a rank have come, and where something waits for room.
+        fn without_descriptors(driver: &mut SwitchDriver<AnyNode<[u8]>>) -> Option<Taken> {
+            let past = driver.past()?;
+            driver.expire();
+            let is_empty = matches!(driver.node(), AnyNode::CanarySwitch(node) if !node.waits_for_room());
+            let numbers = driver.links().into_iter().zip(past).map(|((next, _), heard)| Numbers { next, heard }).collect();
+            is_empty.then_some(Taken { versions: Vec::new(), numbers })
         }
 
         /// The job is over.

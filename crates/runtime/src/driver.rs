@@ -284,6 +284,11 @@ impl<N: Node<[u8]>> Driver<N> {
         self.outlet.peers.links()
     }
 
+    /// See [`SwitchDriver::past`](crate::SwitchDriver::past).
+    pub(crate) fn past(&self) -> Option<Vec<u32>> {
+        self.outlet.peers.past()
+    }
+
     /// See [`SwitchDriver::go_on`](crate::SwitchDriver::go_on).
     pub(crate) fn go_on(&mut self, links: &[(u32, u32)]) {
         self.outlet.peers.go_on(links);
@@ -528,6 +533,8 @@ fn count(outlet: &mut Outlet, peer: PeerIndex, payload_bytes: usize) {
 struct Before {
     resident: usize,
     sums: u64,
+    /// Sums that went on to their leader, and sums for those whom one had not reached (Canary).
+    sent_on: [u64; 2],
     others: u64,
     repeated: u64,
     /// In a fabric: elements have come from below.
@@ -543,6 +550,7 @@ impl Before {
         Before {
             resident,
             sums: outlet.sums,
+            sent_on: sent_on(counters),
             others: port.map_or(0, |_| others(counters)),
             repeated: counters.dropped_for(DropReason::InProgress),
             is_contribution: has_elements && port == Some(true),
@@ -568,7 +576,14 @@ impl Before {
             return;
         }
         let waited = outlet.arrivals.arrived(now);
-        if completes {
+        let ([sums, restored], [sums_before, restored_before]) = (sent_on(&member.counters), self.sent_on);
+        if restored != restored_before {
+            return;
+        }
+        // Of Canary a sum goes to the leader of its block, which answers when it has contributed itself: both are waited for, and it is one sum.
+        if completes && sums > 0 {
+            outlet.peers.get_mut(peer).counters.last.awaited(waited);
+        } else if completes || sums != sums_before {
             outlet.peers.get_mut(peer).counters.last.completed(waited);
         }
     }
@@ -579,6 +594,11 @@ impl Before {
 fn others(counters: &Counters) -> u64 {
     let unplaced = [Tally::Collision, Tally::Spill].map(|tally| counters.tallies[tally.index()]);
     unplaced.iter().sum::<u64>() + counters.retransmitted_total() + counters.slots_taken
+}
+
+/// What Canary's switch has sent to leaders, and restored.
+fn sent_on(counters: &Counters) -> [u64; 2] {
+    [Tally::Sum, Tally::Restoration].map(|tally| counters.tallies[tally.index()])
 }
 
 /// The vectors that a job's node is lent: those of the running operation, where that is the job's. Operations of jobs have the same numbers.

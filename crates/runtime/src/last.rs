@@ -36,6 +36,11 @@ impl Last {
     /// A sum was complete with it; `waited` since the last contribution of anybody else, if there was one.
     pub(crate) fn completed(&mut self, waited: Option<Duration>) {
         self.completed += 1;
+        self.awaited(waited);
+    }
+
+    /// Something has waited so long for nothing but it, and is no sum of its own.
+    pub(crate) fn awaited(&mut self, waited: Option<Duration>) {
         let Some(waited) = waited else { return };
         self.awaited_ps = self.awaited_ps.saturating_add(waited.as_ps());
         self.late.iter_mut().zip(LATE).for_each(|(count, limit)| *count += u64::from(waited > limit));

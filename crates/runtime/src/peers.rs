@@ -127,6 +127,11 @@ impl Peers {
         self.peers.iter().map(|peer| (peer.next_sequence, peer.heard.near())).collect()
     }
 
+    /// Of each peer, a number that all are below that have come from it: [`LinkSequence::past`].
+    pub(crate) fn past(&self) -> Option<Vec<u32>> {
+        self.peers.iter().map(|peer| peer.heard.past()).collect()
+    }
+
     /// Numbers go on from where they are, by peer: that of the next packet to it, and one that it has used in the epoch that was agreed.
     pub(crate) fn go_on(&mut self, links: &[(u32, u32)]) {
         for (peer, (next, heard)) in self.peers.iter_mut().zip(links) {

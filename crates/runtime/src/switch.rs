@@ -17,6 +17,9 @@ use crate::watch::Watch;
 /// How long a loop sleeps at most before it looks at its stop flag. With a [`Waker`] the flag is seen at once.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
 
+/// Longer than any time that a switch's node sets itself.
+const LONG: fanin_core::Duration = fanin_core::Duration::from_ms(86_400_000);
+
 /// Runs the node of a switch, or any other node that owns no vector.
 pub struct SwitchDriver<N> {
     driver: Driver<N>,
@@ -86,6 +89,18 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
     /// packet to it, and one near those that came last from it.
     pub fn links(&self) -> Vec<(u32, u32)> {
         self.driver.links()
+    }
+
+    /// For each peer, a number that all are below that have come from it, where sums would count again what comes twice; `None` while no such number
+    /// is known, since a peer's numbers have jumped.
+    pub fn past(&self) -> Option<Vec<u32>> {
+        self.driver.past()
+    }
+
+    /// Lets the node act as if all times were over that it has set itself: what it only keeps for a while leaves, or is given up.
+    pub fn expire(&mut self) {
+        let mut tensors = Tensors::none(self.config.op);
+        let _ = self.driver.call(&mut tensors, |node, now, tx| node.on_timeout(now + LONG, tx));
     }
 
     /// Goes on with links that a program in the kernel has used up to now: for each peer, in the order in which they were configured, the

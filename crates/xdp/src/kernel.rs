@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use fanin_core::ReplayWindow;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, libbpf_sys};
 
 use crate::job::{Refused, XdpJob, XdpSystem};
@@ -117,7 +118,15 @@ impl Kernel {
     /// # Errors
     /// What the kernel says, and what is needed.
     pub fn load() -> Result<Self, KernelError> {
-        let load = || ObjectBuilder::default().name("fanin")?.open_memory(OBJECT)?.load();
+        Kernel::load_object(OBJECT)
+    }
+
+    /// As [`Kernel::load`], programs that were compiled elsewhere from sources of this form: for tests of what tests find.
+    ///
+    /// # Errors
+    /// As [`Kernel::load`].
+    pub fn load_object(object: &[u8]) -> Result<Self, KernelError> {
+        let load = || ObjectBuilder::default().name("fanin")?.open_memory(object)?.load();
         let object = load().map_err(|error| KernelError::of("cannot load the switch's program into the kernel", &error))?;
         let map = |name: &str| {
             let found = object.maps().find(|map| map.name() == name).expect("the program has this map");
@@ -298,7 +307,8 @@ impl Kernel {
         for rank in 0..entry.ranks as u32 {
             let value = self.rank(place, rank).unwrap_or_else(|| vec![0; RANK.bytes()]);
             let heard = match entry.system {
-                XdpSystem::Canary => self.past(place, rank).map_err(failed)?,
+                // Windows of links begin a span before the number that they are told.
+                XdpSystem::Canary => self.past(place, rank).map_err(failed)?.wrapping_add(ReplayWindow::SPAN as u32),
                 _ => RANK.get(&value, "heard") as u32,
             };
             taken.numbers.push(Numbers { next: RANK.get(&value, "next_sequence") as u32, heard });
@@ -306,7 +316,8 @@ impl Kernel {
         Ok(taken)
     }
 
-    /// Takes a job back that had left: from now on the program goes on with what user space held. Whatever has come to user space before and has
+    /// Takes a job back that had left: from now on the program goes on with what user space held; of Canary, that is which numbers have come
+    /// from ranks ([`Numbers::heard`] is past all of them), and no descriptor. Whatever has come to user space before and has
     /// not been told to its node must not be told to it any more.
     ///
     /// # Errors
@@ -327,7 +338,15 @@ impl Kernel {
             let mut value = self.rank(place, rank).unwrap_or_else(|| vec![0; RANK.bytes()]);
             RANK.set(&mut value, "next_sequence", numbers.next.into());
             RANK.set(&mut value, "heard", numbers.heard.into());
-            self.ranks.update(&(place * RANKS_MAX + rank).to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
+            let at = (place * RANKS_MAX + rank).to_ne_bytes();
+            self.ranks.update(&at, &value, MapFlags::ANY).map_err(failed)?;
+            if system == XdpSystem::Canary {
+                self.windows.update(&at, &window_past(numbers.heard), MapFlags::ANY).map_err(failed)?;
+            }
+        }
+        if system == XdpSystem::Canary {
+            // It is as early as at the beginning, and no descriptor is taken.
+            self.clocks.update(&place.to_ne_bytes(), &vec![0; CLOCK.bytes()], MapFlags::ANY).map_err(failed)?;
         }
         self.set_state(place, JOB_HERE).map_err(failed)
     }
@@ -407,6 +426,9 @@ impl Kernel {
     fn set_state(&self, place: u32, state: u64) -> libbpf_rs::Result<()> {
         let mut job = self.jobs.lookup(&place.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_else(|| vec![0; JOB.bytes()]);
         JOB.set(&mut job, "state", state);
+        if state == JOB_HERE {
+            JOB.set(&mut job, "in_use", 0);
+        }
         self.jobs.update(&place.to_ne_bytes(), &job, MapFlags::ANY)
     }
 
@@ -452,6 +474,14 @@ impl Kernel {
 const FLUSH: u64 = 1 << 63;
 /// linux/bpf.h: what the program decides about a frame is done.
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+
+/// A window of a link no number of which has come: all that have are below `past`, the low half of a multiple of a word's bits.
+fn window_past(past: u32) -> Vec<u8> {
+    let mut value = vec![0; WINDOW.bytes()];
+    WINDOW.set(&mut value, "base", past.into());
+    WINDOW.set(&mut value, "past", past.into());
+    value
+}
 
 /// A clock packet, as long as a frame is at least.
 fn clock_frame(place: u32, now: u64) -> [u8; 64] {

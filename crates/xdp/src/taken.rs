@@ -101,7 +101,8 @@ impl XdpCounts {
 pub struct Numbers {
     /// Of the next packet to the rank.
     pub next: u32,
-    /// Of the last one from it.
+    /// Of the last one from it. Of a job of Canary, one that all are below that have come, where it goes to the kernel; that leaves, and a window's
+    /// span, where it comes from there.
     pub heard: u32,
 }
 

@@ -40,7 +40,7 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "switch": ((str,), "'HOST:PORT' of a switch"),
     "fabric": ((str,), "'HOST:PORT' of the manager of a fabric"),
     "fabric_host": ((str,), "the name of a host of the fabric"),
-    "system": ((str,), "'auto' or 'switchml', or in a fabric the name of a system"),
+    "system": ((str,), "'auto', 'switchml', 'canary' or 'tree', or in a fabric (FANIN_FABRIC) the name of a system"),
     "fallback": ((str,), "'ring' or 'error'"),
     "bind": ((str,), "an IP address of this host"),
     "stall_notice": ((int, float), "a number of seconds"),
@@ -54,6 +54,9 @@ _WORDS: dict[str, tuple[bool | str, ...]] = {
     "nan": ("ignore", "propagate"),
     "fallback": ("ring", "error"),
 }
+
+#: The systems that one switch reduces by.
+_AT_SWITCH = ("auto", "switchml", "canary", "tree")
 
 #: What a rank may have for itself; all others must be the same at all ranks.
 _OF_A_RANK = {"wait", "bind", "stall_notice", "timeout", "fabric_host", "tls_cert", "tls_key"}
@@ -95,8 +98,8 @@ class Options:
     reproducible: bool | Literal["element", "block", "tree"] | None = None
     #: Sums of float32 as block fixed point, as hardware switches have them.
     fixed_point: bool | None = None
-    #: The system that sums: in a fabric any one that sums dense vectors, as ``"canary"`` or ``"rina"``; else SwitchML at a switch (which
-    #: means ``transport="udp"``), or what the transport has.
+    #: The system that sums: in a fabric any one that sums dense vectors, as ``"canary"`` or ``"rina"``; at one switch ``"switchml"``,
+    #: ``"canary"`` or ``"tree"`` (which means ``transport="udp"``), or what the transport has.
     system: str | None = None
     #: What becomes of a job that the switches of a fabric do not take: a ring of hosts runs it, or it fails.
     fallback: Literal["ring", "error"] | None = None
@@ -175,13 +178,13 @@ def _settings(given: Mapping[Any, Any], form: str) -> dict[str, Any]:
         )
     if fabric_of(settings):
         return settings
-    system = settings.pop("system", "auto")
-    if system not in ("auto", "switchml"):
-        raise ConfigurationError(f"{form.format('system')} = {system!r}: expected 'auto' or 'switchml' without a fabric (FANIN_FABRIC)")
-    if system == "switchml":
+    system = settings.get("system", "auto")
+    if system not in _AT_SWITCH:
+        raise ConfigurationError(f"{form.format('system')} = {system!r}: expected {_KEYS['system'][1]}")
+    if system != "auto":
         transport = settings.setdefault("transport", "udp")
         if transport != "udp":
-            raise ConfigurationError(f"{form.format('transport')} = {transport!r}: expected 'udp' where system = 'switchml'")
+            raise ConfigurationError(f"{form.format('transport')} = {transport!r}: expected 'udp' where system = {system!r}")
     return settings
 
 

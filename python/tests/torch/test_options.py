@@ -114,6 +114,11 @@ def every_key(rank: int) -> None:
         dist.destroy_process_group(group)
     group = dist.new_group(backend="fanin", pg_options={"transport": "udp", "payload": 1_024})
     assert "1024" in backend_of(group)._comm.path
+    group = dist.new_group(backend="fanin", pg_options={"system": "canary"})
+    ones = torch.ones(300)
+    dist.all_reduce(ones, group=group)
+    assert ones.tolist() == [float(WORLD)] * 300
+    assert backend_of(group)._comm.path.startswith("canary by UDP from")
     wrong: list[tuple[Any, str]] = [
         ({"reproducable": True}, r"pg_options\['reproducable'\] = True: there is no such option; expected some of reproducible, "),
         ({"reproducible": "yes"}, r"pg_options\['reproducible'\] = 'yes': expected True, False, 'element', 'block' or 'tree'"),
@@ -131,7 +136,8 @@ def every_key(rank: int) -> None:
         ({"stall_notice": -1}, "stall_notice = -1: expected a time, such as .* of at least 10ms"),
         ({"timeout": 0}, r"pg_options\['timeout'\] = 0: expected a number of seconds above 0, or a timedelta"),
         ({"fallback": True}, r"pg_options\['fallback'\] = True: expected 'ring' or 'error'"),
-        ({"system": "canary"}, r"pg_options\['system'\] = 'canary': expected 'auto' or 'switchml'"),
+        ({"system": "rina"}, r"pg_options\['system'\] = 'rina': expected 'auto', 'switchml', 'canary' or 'tree'"),
+        ({"system": "canary", "fixed_point": True}, "fixed_point = true: expected false with canary"),
         ({"system": "switchml", "transport": "shm"}, r"pg_options\['transport'\] = 'shm': expected 'udp' where system = 'switchml'"),
         ({"operators": (3,)}, r"pg_options\['operators'\] = \(3,\): expected a tuple of up to four fanin.CustomOperator"),
         ({"world": 3}, "not for a group of PyTorch: ranks are those of the group"),
@@ -225,7 +231,7 @@ def test_options_are_checked_where_they_are_made() -> None:
     """With the field, its value and what was expected."""
     with pytest.raises(ValueError, match="Options: reproducible = 'yes': expected True, False, 'element', 'block' or 'tree'"):
         Options(reproducible="yes")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="Options: system = 'rina': expected 'auto' or 'switchml'"):
+    with pytest.raises(ValueError, match="Options: system = 'rina': expected 'auto', 'switchml', 'canary' or 'tree'"):
         Options(system="rina")
     with pytest.raises(ValueError, match="Options: fallback = 'tree': expected 'ring' or 'error'"):
         Options(fallback="tree")  # type: ignore[arg-type]

@@ -1,25 +1,25 @@
-//! Vectors by UDP: SwitchML between this rank and the switch, any system over a fabric or, where these have no room or are gone, between hosts
-//! alone.
+//! Vectors by UDP: SwitchML between this rank and the switch, and beside it another system that was asked for; any system over a fabric or, where
+//! these have no room or are gone, between hosts alone.
 
 mod resume;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fanin_control::{Admitted, FailureKind, header_bytes_max};
-use fanin_core::{Address, CollectiveKind, ElementOp, Failure, FailureReason, FixedPoint, JobId, NodeId, Operator, PortId, Suspect};
-use fanin_net::shm::Waiting;
-use fanin_net::{SenderConfig, Socket, Waker};
+use fanin_control::{Admitted, FailureKind};
+use fanin_core::{CollectiveKind, ElementOp, Failure, FailureReason, FixedPoint, Operator, Suspect};
+use fanin_net::{Socket, Waker};
 use fanin_operator::Faults;
-use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
+use fanin_runtime::{BlockSet, CollectiveCall, RunError, Statistics, Vectors, Watch, WorkerDriver};
 use fanin_systems::{AnyNode, OfferNumbers};
-use fanin_trust::LinkKeys;
 
 use super::VERDICT_WAIT;
+use super::beside::SwitchJobs;
 use super::fabric::FabricJobs;
+use super::fabric::port::HostPort;
 use super::hosts::HostJobs;
 use super::patience::Patience;
-use super::star::{broken, node, tag_bytes};
+use super::star::{broken, driver, node};
 use super::stop;
 use super::traffic::Traffic;
 use super::whole::{Asked, Jobs, Whole};
@@ -45,6 +45,8 @@ pub(super) enum Stop {
 pub(crate) struct DatagramPath {
     pub(super) config: Config,
     sums: Sums,
+    /// At one switch, what is reduced there by another system than SwitchML, which was asked for.
+    beside: Option<Box<Whole>>,
     traffic: Arc<Traffic>,
     /// What the job is in a fabric, where it is in one.
     pub(super) home: Option<Home>,
@@ -65,15 +67,17 @@ impl DatagramPath {
 
     /// In a fabric.
     pub(crate) fn in_fabric(config: &Config, admitted: &Admitted, home: Home) -> Self {
-        let jobs = Jobs::Fabric(Box::new(FabricJobs::new(config, &home, admitted, false)));
-        DatagramPath::of(config, admitted, Sums::Whole(Box::new(Whole::new(config, jobs))), Some(home))
+        let sums = Sums::in_fabric(config, admitted, &home, false);
+        DatagramPath::of(config, admitted, sums, Some(home))
     }
 
     fn of(config: &Config, admitted: &Admitted, mut sums: Sums, home: Option<Home>) -> Self {
         let traffic = Arc::new(Traffic::of(sums.watch()));
+        let beside = if home.is_none() { SwitchJobs::new(config, admitted, &traffic) } else { None };
         DatagramPath {
             config: config.clone(),
             sums,
+            beside: beside.map(|jobs| Box::new(Whole::new(config, Jobs::Switch(Box::new(jobs))))),
             traffic,
             home,
             admitted: admitted.clone(),
@@ -87,10 +91,7 @@ impl DatagramPath {
     pub(super) fn renew(&mut self, admitted: Admitted, socket: Option<Socket>) -> Result<(), CommError> {
         let mut sums = match (socket, &self.home) {
             (Some(socket), _) => Sums::new(&self.config, &admitted, socket)?,
-            (None, Some(home)) => {
-                let jobs = Jobs::Fabric(Box::new(FabricJobs::new(&self.config, home, &admitted, true)));
-                Sums::Whole(Box::new(Whole::new(&self.config, jobs)))
-            }
+            (None, Some(home)) => Sums::in_fabric(&self.config, &admitted, home, true),
             (None, None) => return Err(broken("no socket for vectors".into())),
         };
         match (self.sums.is_in_fabric(), sums.is_in_fabric()) {
@@ -99,6 +100,9 @@ impl DatagramPath {
             (true, true) => {}
             (false, true) => self.traffic.come_back(&self.sums.statistics(), sums.watch()),
             (false, false) => self.traffic.go_on(&self.sums.statistics(), sums.watch()),
+        }
+        if let Some(jobs) = self.beside() {
+            jobs.renew(&admitted);
         }
         self.sums = sums;
         self.admitted = admitted;
@@ -115,13 +119,36 @@ impl DatagramPath {
         self.admitted.payload_bytes
     }
 
-    /// Nothing of the job is left in its fabric.
-    pub(super) fn leave_fabric(&mut self) {
-        if let Sums::Whole(whole) = &mut self.sums
+    /// The jobs beside the communicator's own at one switch, if there may be any.
+    fn beside(&mut self) -> Option<&mut SwitchJobs> {
+        match self.beside.as_mut().map(|whole| &mut whole.jobs) {
+            Some(Jobs::Switch(jobs)) => Some(jobs),
+            _ => None,
+        }
+    }
+
+    /// Whether others may need answers of this rank when it has all of its results.
+    pub(crate) fn has_jobs_beside(&self) -> bool {
+        self.beside.is_some()
+    }
+
+    /// Nothing of the job is left in its fabric, or beside it at its switch.
+    pub(crate) fn leave_others(&mut self) {
+        if let Some(jobs) = self.beside() {
+            jobs.clear();
+        }
+        if let Sums::Whole(whole, _) = &mut self.sums
             && let Jobs::Fabric(jobs) = &mut whole.jobs
         {
             jobs.clear();
         }
+    }
+
+    /// Whether a call is one for the system that was asked for at one switch: a reduction by an operator that is built in. All ranks say the same.
+    fn is_beside(&self, call: &Call, what: &CollectiveCall) -> bool {
+        let Some(Jobs::Switch(jobs)) = self.beside.as_ref().map(|whole| &whole.jobs) else { return false };
+        let reduces = call.custom.is_none() && call.elements > 0 && !is_copy(what.kind);
+        matches!(self.sums, Sums::Switch(_)) && reduces && jobs.offers(what.kind)
     }
 
     /// What has been sent and received, for other threads.
@@ -169,8 +196,8 @@ impl DatagramPath {
                 Err(Stop::Restarted) => result = self.resume(Some((call, buffers)), call.number, link, &mut patience),
             }
         }
-        // Without a single switch no window bounds what a rank may lack.
-        let is_whole = self.home.is_some() || self.by_hosts().is_some();
+        // Where not SwitchML sums, no window bounds what a rank may lack.
+        let is_whole = self.home.is_some() || self.by_hosts().is_some() || self.is_beside(call, &self.what(call));
         let window = if is_whole { u32::MAX } else { self.admitted.window };
         if self.home.is_none() || link.may_go_by_hosts() || self.by_hosts().is_some() {
             self.memory.keep(call, &self.blocks(call), window, buffers);
@@ -202,22 +229,26 @@ impl DatagramPath {
             error = patience.check(|| None).err();
             error.is_none()
         };
-        let result = match &mut self.sums {
-            Sums::Switch(driver) => driver.collective(what, vectors, (&mut self.delivered, first), goes_on),
-            Sums::Whole(whole) => match whole.collective(Asked { what, custom: call.custom, link }, vectors, &mut goes_on) {
-                Err(stop::Stop::Operator(text)) => {
-                    let rank = Some(self.config.rank);
-                    return Err(Stop::Failed(link.fail(link.failed_with(text, rank, Some(FailureKind::Operator)))));
-                }
-                Err(stop::Stop::Failed(error)) => return Err(Stop::Failed(link.failure().unwrap_or_else(|| link.fail(error)))),
-                Err(stop::Stop::Path(why)) => return Err(self.verdict(link, patience).unwrap_or_else(|| Stop::Failed(link.fail(why)))),
-                Err(stop::Stop::Run(error)) => Err(error),
-                Ok(()) => Ok(()),
-            },
+        let (is_beside, asked) = (self.is_beside(call, what), Asked { what, custom: call.custom, link });
+        let result = match (&mut self.sums, &mut self.beside) {
+            (Sums::Whole(whole, _), _) => whole.collective(asked, vectors, &mut goes_on),
+            (Sums::Switch(_), Some(beside)) if is_beside => beside.collective(asked, vectors, &mut goes_on),
+            (Sums::Switch(driver), _) => driver.collective(what, vectors, (&mut self.delivered, first), goes_on).map_err(stop::Stop::Run),
+        };
+        let is_whole = is_beside || matches!(self.sums, Sums::Whole(..));
+        let result = match result {
+            Err(stop::Stop::Operator(text)) => {
+                let rank = Some(self.config.rank);
+                return Err(Stop::Failed(link.fail(link.failed_with(text, rank, Some(FailureKind::Operator)))));
+            }
+            Err(stop::Stop::Failed(error)) => return Err(Stop::Failed(link.failure().unwrap_or_else(|| link.fail(error)))),
+            Err(stop::Stop::Path(why)) => return Err(self.verdict(link, patience).unwrap_or_else(|| Stop::Failed(link.fail(why)))),
+            Err(stop::Stop::Run(error)) => Err(error),
+            Ok(()) => Ok(()),
         };
         match (result, error) {
             (Ok(()), _) => {
-                if matches!(self.sums, Sums::Whole(_)) {
+                if is_whole {
                     self.deliver(call, first, count);
                 }
                 Ok(())
@@ -324,81 +355,51 @@ pub(super) fn vectors<'a>(call: &Call, buffers: &'a mut Buffers<'_>) -> Vectors<
     }
 }
 
-/// This rank's node behind its socket.
-pub(crate) fn driver(
-    config: &Config,
-    admitted: &Admitted,
-    socket: Socket,
-    (node, op): (AnyNode<[u8]>, ElementOp),
-) -> Result<WorkerDriver<AnyNode<[u8]>>, CommError> {
-    let switch = NodeId(config.world);
-    let peers = vec![PeerConfig { address: Address::switch(switch), socket: admitted.data, port: Some(PortId(0)) }];
-    let of_node = NodeConfig {
-        address: Address::worker(NodeId(config.rank)),
-        job: JobId(admitted.job_id),
-        system: admitted.system.number(),
-        op,
-        peers,
-        routes: Vec::new(),
-    };
-    let how = DriverConfig {
-        sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
-        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize
-            + tag_bytes(admitted),
-        epoch: Some(admitted.epoch),
-        peers_epoch: Some(admitted.epoch),
-        ..DriverConfig::default()
-    };
-    let mut driver = WorkerDriver::new(socket, node, of_node, &how)
-        .map_err(|error| CommError::System { what: "the path to the switch".into(), reason: error.to_string() })?;
-    driver.set_busy(config.waiting == Waiting::Busy);
-    match &admitted.keys[..] {
-        [] => {}
-        [keys] => driver.protect(vec![LinkKeys::of_rank(keys)]),
-        more => return Err(broken(format!("{} keys for packets to one switch", more.len()))),
-    }
-    Ok(driver)
-}
-
 /// Who sums.
 enum Sums {
     Switch(Box<WorkerDriver<AnyNode<[u8]>>>),
-    Whole(Box<Whole>),
+    /// With the port that all jobs are behind.
+    Whole(Box<Whole>, Arc<HostPort>),
 }
 
 impl Sums {
     fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
-        Ok(match &admitted.by_hosts {
-            None => Sums::Switch(Box::new(dense_driver(config, admitted, socket)?)),
-            Some(_) => {
-                let jobs = Jobs::Hosts(Box::new(HostJobs::new(config, admitted, socket)?));
-                Sums::Whole(Box::new(Whole::new(config, jobs)))
-            }
-        })
+        if admitted.by_hosts.is_none() {
+            return Ok(Sums::Switch(Box::new(dense_driver(config, admitted, socket)?)));
+        }
+        let jobs = HostJobs::new(config, admitted, socket)?;
+        let port = jobs.port();
+        Ok(Sums::Whole(Box::new(Whole::new(config, Jobs::Hosts(Box::new(jobs)))), port))
+    }
+
+    /// `again`: after the job was away.
+    fn in_fabric(config: &Config, admitted: &Admitted, home: &Home, again: bool) -> Self {
+        let jobs = Jobs::Fabric(Box::new(FabricJobs::new(config, home, admitted, again)));
+        Sums::Whole(Box::new(Whole::new(config, jobs)), home.place.port.clone())
     }
 
     fn is_in_fabric(&self) -> bool {
-        matches!(self, Sums::Whole(whole) if matches!(whole.jobs, Jobs::Fabric(_)))
+        matches!(self, Sums::Whole(whole, _) if matches!(whole.jobs, Jobs::Fabric(_)))
     }
 
     fn watch(&mut self) -> Watch {
         match self {
             Sums::Switch(driver) => driver.watch(),
-            Sums::Whole(whole) => whole.watch(),
+            Sums::Whole(_, port) => port.watch(),
         }
     }
 
     fn statistics(&self) -> Statistics {
         match self {
             Sums::Switch(driver) => driver.statistics(),
-            Sums::Whole(whole) => whole.statistics(),
+            Sums::Whole(_, port) => port.with(|driver| driver.statistics()),
         }
     }
 
     fn waker(&self) -> Waker {
         match self {
             Sums::Switch(driver) => driver.waker(),
-            Sums::Whole(whole) => whole.waker(),
+            Sums::Whole(_, port) => port.waker(),
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use fanin_control::{Admitted, header_bytes_max};
 use fanin_core::{Address, CollectiveKind, DType, ElementOp, JobId, NodeId, PortId};
 use fanin_net::shm::Waiting;
-use fanin_net::{SenderConfig, Socket, Waker};
-use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, Watch, WorkerDriver};
+use fanin_net::{SenderConfig, Socket};
+use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
 use fanin_systems::{ExchangeParameters, RingParameters, System};
 use fanin_trust::{LinkKeys, PacketKeys};
 
@@ -84,16 +84,9 @@ impl HostJobs {
         Ok(HostJobs { port: HostPort::around(driver)?, config: config.clone(), admitted, jobs: BTreeSet::from([first]) })
     }
 
-    pub(crate) fn statistics(&self) -> Statistics {
-        self.port.with(|driver| driver.statistics())
-    }
-
-    pub(crate) fn watch(&self) -> Watch {
-        self.port.watch()
-    }
-
-    pub(crate) fn waker(&self) -> Waker {
-        self.port.waker()
+    /// Where all of its jobs are.
+    pub(super) fn port(&self) -> Arc<HostPort> {
+        self.port.clone()
     }
 
     /// Runs what the system of its kind has.

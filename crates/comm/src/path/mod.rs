@@ -1,10 +1,12 @@
 //! How the vectors of a communicator travel.
 
 pub(crate) mod alone;
+pub(crate) mod beside;
 pub(crate) mod datagrams;
 pub(crate) mod fabric;
 pub(crate) mod hierarchy;
 pub(crate) mod hosts;
+pub(crate) mod job;
 pub(crate) mod layout;
 pub(crate) mod mean;
 pub(crate) mod memory;
@@ -20,6 +22,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::meeting::Joined;
+
+/// The system at one switch that has one job for all calls.
+pub(crate) const ONE_FOR_ALL: &str = "switchml";
 
 /// How long a rank that sees that something is wrong waits for the switch to say what.
 const VERDICT_WAIT: Duration = Duration::from_secs(5);
@@ -44,6 +49,8 @@ pub enum PathReport {
     },
     /// By UDP to the switch.
     Datagrams {
+        /// The system that reduces.
+        system: &'static str,
         /// The switch's socket for this job.
         switch: SocketAddr,
         /// This rank's socket.
@@ -100,10 +107,12 @@ impl PathReport {
         PathReport::Alone
     }
 
-    pub(crate) fn of(joined: &Joined) -> Self {
+    /// `system`: what reduces where ranks do not share memory.
+    pub(crate) fn of(joined: &Joined, system: &'static str) -> Self {
         match &joined.memory {
             Ok(_) => PathReport::Memory { switch: joined.switch },
             Err(reason) => PathReport::Datagrams {
+                system,
                 switch: joined.admitted.data,
                 local: joined.socket.local_address(),
                 payload_bytes: joined.admitted.payload_bytes,
@@ -140,10 +149,11 @@ impl fmt::Display for PathReport {
             PathReport::Datagrams { local, by_hosts: Some(why), .. } => {
                 write!(f, "UDP from {local} to the other hosts, which sum by themselves, without the switch: {why}")
             }
-            PathReport::Datagrams { switch, local, payload_bytes, window, nearby, reason, .. } => write!(
+            PathReport::Datagrams { system, switch, local, payload_bytes, window, nearby, reason, .. } => write!(
                 f,
-                "UDP from {local} to the switch at {switch}{}, {payload_bytes} bytes a packet, {window} packets under way \
+                "{}UDP from {local} to the switch at {switch}{}, {payload_bytes} bytes a packet, {window} packets under way \
                  (no shared memory: {reason})",
+                if *system == ONE_FOR_ALL { String::new() } else { format!("{system} by ") },
                 if *nearby { " in this process, which others reach so" } else { "" }
             ),
         }

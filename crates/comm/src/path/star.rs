@@ -1,8 +1,12 @@
-//! A rank's node where every host is next to every other one, or to the switch.
+//! A rank's node where every host is next to every other one, or to the switch; and behind a socket, towards the switch.
 
-use fanin_control::Admitted;
-use fanin_core::{Address, Duration as SimDuration, ElementOp, JobId, NetworkMap, NodeId};
+use fanin_control::{Admitted, header_bytes_max};
+use fanin_core::{Address, Duration as SimDuration, ElementOp, JobId, NetworkMap, NodeId, PortId};
+use fanin_net::shm::Waiting;
+use fanin_net::{SenderConfig, Socket};
+use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, WorkerDriver};
 use fanin_systems::{AnyNode, JobSpec, build};
+use fanin_trust::LinkKeys;
 
 use crate::config::Config;
 use crate::error::CommError;
@@ -36,6 +40,43 @@ pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Resul
     let mine = Address::worker(NodeId(config.rank));
     let placed = nodes.workers.into_iter().find(|placed| placed.at == mine);
     placed.map(|placed| placed.node).ok_or_else(|| broken(format!("no place for rank {}", config.rank)))
+}
+
+/// This rank's node behind its socket.
+pub(crate) fn driver(
+    config: &Config,
+    admitted: &Admitted,
+    socket: Socket,
+    (node, op): (AnyNode<[u8]>, ElementOp),
+) -> Result<WorkerDriver<AnyNode<[u8]>>, CommError> {
+    let switch = NodeId(config.world);
+    let peers = vec![PeerConfig { address: Address::switch(switch), socket: admitted.data, port: Some(PortId(0)) }];
+    let of_node = NodeConfig {
+        address: Address::worker(NodeId(config.rank)),
+        job: JobId(admitted.job_id),
+        system: admitted.system.number(),
+        op,
+        peers,
+        // Other ranks are behind the switch.
+        routes: (0..config.world).filter(|host| *host != config.rank).map(|host| (NodeId(host), switch)).collect(),
+    };
+    let how = DriverConfig {
+        sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
+        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize
+            + tag_bytes(admitted),
+        epoch: Some(admitted.epoch),
+        peers_epoch: Some(admitted.epoch),
+        ..DriverConfig::default()
+    };
+    let mut driver = WorkerDriver::new(socket, node, of_node, &how)
+        .map_err(|error| CommError::System { what: "the path to the switch".into(), reason: error.to_string() })?;
+    driver.set_busy(config.waiting == Waiting::Busy);
+    match &admitted.keys[..] {
+        [] => {}
+        [keys] => driver.protect(vec![LinkKeys::of_rank(keys)]),
+        more => return Err(broken(format!("{} keys for packets to one switch", more.len()))),
+    }
+    Ok(driver)
 }
 
 /// What was admitted makes no sense.

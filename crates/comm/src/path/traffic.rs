@@ -16,14 +16,16 @@ struct Lives {
     watch: Watch,
     /// Of a host's port in a fabric, which stays while vectors travel elsewhere.
     stays: Option<Watch>,
+    /// Of jobs beside the communicator's own at one switch.
+    beside: Vec<Watch>,
 }
 
 impl Lives {
     /// Everything but what the present driver has counted.
     fn others(&self) -> Statistics {
         let mut all = self.gone.clone();
-        if let Some(stays) = self.stays.as_ref().map(Watch::read) {
-            all.add(&stays.counters, &stays.sent);
+        for more in self.stays.iter().chain(&self.beside).map(Watch::read) {
+            all.add(&more.counters, &more.sent);
         }
         all
     }
@@ -31,7 +33,7 @@ impl Lives {
 
 impl Traffic {
     pub(crate) fn of(watch: Watch) -> Self {
-        Traffic(Mutex::new(Lives { gone: Statistics::default(), watch, stays: None }))
+        Traffic(Mutex::new(Lives { gone: Statistics::default(), watch, stays: None, beside: Vec::new() }))
     }
 
     /// A driver has done its work, and another one takes its place.
@@ -59,6 +61,19 @@ impl Traffic {
         let mut lives = locked(&self.0);
         let done = std::mem::replace(&mut lives.watch, watch).read();
         lives.gone.add(&done.counters, &done.sent);
+    }
+
+    /// One more driver counts, of a job beside the communicator's own.
+    pub(crate) fn add_beside(&self, watch: Watch) {
+        locked(&self.0).beside.push(watch);
+    }
+
+    /// All of these are gone, and have written their last counts down.
+    pub(crate) fn end_beside(&self) {
+        let mut lives = locked(&self.0);
+        for done in std::mem::take(&mut lives.beside).iter().map(Watch::read) {
+            lives.gone.add(&done.counters, &done.sent);
+        }
     }
 
     /// Everything, where the present driver's counts are these.

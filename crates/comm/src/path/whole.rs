@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use fanin_control::CustomCall;
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
-use fanin_net::Waker;
-use fanin_runtime::{CollectiveCall, RunError, Statistics, Vectors, Watch};
+use fanin_runtime::{CollectiveCall, RunError, Vectors};
 
+use super::beside::SwitchJobs;
 use super::fabric::FabricJobs;
 use super::hosts::HostJobs;
 use super::mean;
@@ -31,6 +31,8 @@ pub(crate) enum Jobs {
     Hosts(Box<HostJobs>),
     /// Switches of a fabric, or hosts over it.
     Fabric(Box<FabricJobs>),
+    /// One switch, and what is reduced there by the system that was asked for.
+    Switch(Box<SwitchJobs>),
 }
 
 /// One rank among the others.
@@ -63,27 +65,6 @@ struct Apart<'a> {
 impl Whole {
     pub(crate) fn new(config: &Config, jobs: Jobs) -> Self {
         Whole { jobs, config: config.clone(), operators: Operators::new(&config.operators), input: Vec::new(), sums: Vec::new() }
-    }
-
-    pub(crate) fn statistics(&self) -> Statistics {
-        match &self.jobs {
-            Jobs::Hosts(jobs) => jobs.statistics(),
-            Jobs::Fabric(jobs) => jobs.statistics(),
-        }
-    }
-
-    pub(crate) fn watch(&self) -> Watch {
-        match &self.jobs {
-            Jobs::Hosts(jobs) => jobs.watch(),
-            Jobs::Fabric(jobs) => jobs.watch(),
-        }
-    }
-
-    pub(crate) fn waker(&self) -> Waker {
-        match &self.jobs {
-            Jobs::Hosts(jobs) => jobs.waker(),
-            Jobs::Fabric(jobs) => jobs.waker(),
-        }
     }
 
     /// Runs a collective. Where it stops, the input is what it was.
@@ -244,9 +225,14 @@ impl Whole {
         (0..kind.shares(self.config.world)).any(|share| kind.receives(Rank(self.config.rank), share))
     }
 
-    /// Whether the job may have to go on elsewhere, with what ranks have kept.
+    /// Whether the job may have to go on elsewhere, with what ranks have kept, and some may be further than others by more than a call.
     fn may_go_elsewhere(&self) -> bool {
-        matches!(self.jobs, Jobs::Hosts(_)) || self.config.fallback != Some(Fallback::Error)
+        match self.jobs {
+            Jobs::Hosts(_) => true,
+            Jobs::Fabric(_) => self.config.fallback != Some(Fallback::Error),
+            // Nobody has its end of a reduction there before all have contributed, and it copies nothing.
+            Jobs::Switch(_) => false,
+        }
     }
 
     /// Whether what runs calls of a kind divides sums itself where means are asked for.
@@ -254,6 +240,7 @@ impl Whole {
         match &self.jobs {
             Jobs::Hosts(_) => false,
             Jobs::Fabric(jobs) => jobs.divides(kind),
+            Jobs::Switch(jobs) => jobs.divides(),
         }
     }
 
@@ -263,6 +250,7 @@ impl Whole {
         match &mut self.jobs {
             Jobs::Hosts(jobs) => jobs.run(&what, vectors, goes_on).map(|()| false),
             Jobs::Fabric(jobs) => jobs.run(&what, vectors, asked.link, goes_on),
+            Jobs::Switch(jobs) => jobs.run(&what, vectors, asked.link, goes_on).map(|()| false),
         }
     }
 }

@@ -20,7 +20,6 @@ use crate::error::CommError;
 use crate::link::{Link, Opened, Survival};
 use crate::meeting::fabric::{self, Place};
 use crate::meeting::{self, Wanted};
-use crate::path::datagrams;
 use crate::path::fabric::enter;
 use crate::path::patience::Patience;
 use crate::path::star;
@@ -131,7 +130,7 @@ impl FlareJob {
         let wanted = Wanted { system: System::Flare(plan.parameters), op: plan.op, switch_instance: Some(switch_instance) };
         let joined = meeting::join(&config, wanted, &main.runner())?;
         let node = star::node(&config, &joined.admitted, plan.op)?;
-        let driver = Box::new(datagrams::driver(&config, &joined.admitted, joined.socket, (node, plan.op))?);
+        let driver = Box::new(star::driver(&config, &joined.admitted, joined.socket, (node, plan.op))?);
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
         let (link, thread) = Link::start(&config, opened, Survival::None, main.runner())?;
         link.set_waker(driver.waker());

@@ -1,6 +1,7 @@
 //! Ranks as threads of the test: each has its own communicator, sockets and mapping, as processes would.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub mod every;
 pub mod fabric;
 pub mod switch;
 

@@ -1,7 +1,7 @@
 //! A switch in a process of its own, which can be killed, and collectives that are compared while that happens.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -94,6 +94,15 @@ pub fn at(switch: &Switch, world: u32) -> Vec<Config> {
     let (configs, _) = configs(world, Transport::Udp);
     let meeting = Meeting::Switch(switch.address.to_string());
     configs.into_iter().map(|config| Config { meeting: meeting.clone(), ..config }).collect()
+}
+
+/// The metrics of a switch.
+pub fn page(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 /// Every collective, with results that are compared; vectors of one block and of several windows.

@@ -219,6 +219,10 @@ pub(super) fn disagreement(job: &Job, join: &Join, peer: SocketAddr) -> Option<S
         let by = |wish: &JobWish| wish.reproducible.map_or("none".into(), |by| format!("by {by}"));
         return differ("reproducible sums", by(theirs), by(ours));
     }
+    if theirs.beside != ours.beside {
+        let by = |wish: &JobWish| wish.beside.map_or("none".into(), |system| system.name().into());
+        return differ("reductions by", by(theirs), by(ours));
+    }
     if theirs.op != ours.op {
         return differ("elements", theirs.op.to_string(), ours.op.to_string());
     }
@@ -309,6 +313,7 @@ mod tests {
                 patience_ms: 30_000,
                 fixed_point: false,
                 reproducible: None,
+                beside: None,
                 op: Op::F32_SUM,
             },
             operators: Vec::new(),

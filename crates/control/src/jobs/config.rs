@@ -328,6 +328,7 @@ mod tests {
             patience_ms: 1,
             fixed_point: false,
             reproducible: None,
+            beside: None,
             op: Op::F32_SUM,
         };
         let dense = memory_bytes(&wish(System::SwitchMl(SwitchMlParameters { fixed_point: false })), 4, 512, 1_024);

@@ -22,6 +22,7 @@ pub fn wish() -> JobWish {
         patience_ms: PATIENCE_MS,
         fixed_point: false,
         reproducible: None,
+        beside: None,
         op: Op::F32_SUM,
     }
 }

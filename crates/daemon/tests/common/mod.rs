@@ -50,6 +50,7 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
             patience_ms: GUARD.as_millis() as u64,
             fixed_point: false,
             reproducible: None,
+            beside: None,
             op: Op::F32_SUM,
         },
         operators: Vec::new(),

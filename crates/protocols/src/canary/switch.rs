@@ -151,6 +151,11 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         self.descriptors.in_use()
     }
 
+    /// Whether something is to leave that finds no room.
+    pub fn waits_for_room(&self) -> bool {
+        !self.waiting_up.is_empty() || !self.waiting_down.is_empty()
+    }
+
     /// Its array: a switch that jobs share lends it the one of all.
     #[inline]
     pub(super) fn table(&mut self) -> &mut Table {

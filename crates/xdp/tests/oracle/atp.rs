@@ -15,8 +15,8 @@ use proptest::test_runner::TestCaseError;
 
 use crate::common::{JOB, LOOPBACK, Shape, frame, hop, ops_here};
 use crate::routed::{
-    Damage, Number, Outlet, PASS, Star, Takes, Word, campaign, compare, damage, elements, fails, frames_of, long_packet, names_of, number,
-    reseal,
+    Damage, Number, Outlet, PASS, Star, Takes, Word, campaign, compare, damage, difference, elements, fails, frames_of, long_packet,
+    names_of, number, reseal,
 };
 
 const RECLAIM: Duration = Duration::from_us(100);
@@ -334,6 +334,11 @@ fn run(kernel: &Kernel, seen: &mut BTreeSet<String>, jobs: &Jobs, steps: &[Step]
     let result = steps.iter().enumerate().try_for_each(|(number, step)| pair.on_step(step, (number / a_round) as u32));
     pair.sides.iter().for_each(|side| kernel.close(side.place));
     result
+}
+
+/// What tells a program with a mistake from the state machine.
+pub fn shown_by(kernel: &Kernel) -> Option<String> {
+    difference((kernel, &mut BTreeSet::new()), (1_000, 200, 0), (jobs(), step()), run)
 }
 
 const EXPECTED: &[&str] = &[

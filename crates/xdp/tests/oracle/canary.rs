@@ -2,19 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use fanin_core::{Address, Duration, ElementOp, FlowLabel, Ingress, Instant, JobId, NetworkMap, Node, NodeId, PortId, Rank, Role, Via};
+use fanin_core::{
+    Address, Duration, ElementOp, FlowLabel, Ingress, Instant, JobId, NetworkMap, Node, NodeId, PortId, Rank, ReplayWindow, Role, Tally,
+    Via,
+};
 use fanin_systems::{AnyHeader, AnyNode, CanaryParameters, FanInRule, JobSpec, Placement, System, build};
 use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_xdp::job::XdpCanary;
+use fanin_xdp::taken::{Numbers, Taken};
 use fanin_xdp::{Kernel, Up, XdpCounts, XdpJob, XdpSystem};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use crate::common::{JOB, LOOPBACK, PORT, Shape, frame, hop, ops_here, packet};
 use crate::routed::{
-    DROP, Damage, Number, Outlet, PASS, Star, Takes, Word, campaign, compare, damage, elements, fails, frames_of, long_packet, number,
-    reseal,
+    DROP, Damage, Number, Outlet, PASS, Star, Takes, Word, campaign, compare, damage, difference, elements, fails, frames_of, long_packet,
+    number, reseal,
 };
 
 const PATIENCE: Duration = Duration::from_ms(1_000);
@@ -101,6 +105,8 @@ enum Act {
     },
     /// Time passes: in ns.
     Clock(u64),
+    /// The job leaves the kernel, when all that is collected has left, and comes back.
+    AwayAndBack,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +145,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0u32..5).prop_map(|host| Act::Failed { host }),
         3 => (0u8..16).prop_map(|kind| Act::Across { kind }),
         4 => clock.prop_map(Act::Clock),
+        1 => Just(Act::AwayAndBack),
     ]
 }
 
@@ -184,17 +191,24 @@ struct Oracle {
     now: Instant,
     star: Star,
     outlet: Outlet,
+    /// Sums to which each rank was the last to contribute.
+    completed: Vec<u64>,
 }
 
 impl Oracle {
     fn new(job: Job) -> Self {
         let (star, outlet) = (Star::new(TAKES, JOB, job.ranks), Outlet::new(XdpSystem::Canary, JOB, job.ranks));
-        Oracle { job, node: job.node(), now: Instant::ZERO, star, outlet }
+        Oracle { job, node: job.node(), now: Instant::ZERO, star, outlet, completed: vec![0; job.ranks as usize] }
     }
 
     fn on_packet(&mut self, from: u32, header: &AnyHeader, payload: &[u8]) {
         let ingress = Ingress { port: PortId(from as u16), source: Address::worker(NodeId(from)), job: JobId(JOB), ecn: false };
+        let sums = |outlet: &Outlet| outlet.tallies.iter().filter(|tally| **tally == Tally::Sum).count();
+        let before = sums(&self.outlet);
         self.node.on_packet(self.now, ingress, header, payload, &mut self.outlet);
+        if sums(&self.outlet) > before {
+            self.completed[from as usize] += 1;
+        }
     }
 
     fn on_clock(&mut self, ns: u64) {
@@ -257,7 +271,7 @@ impl Pair<'_> {
                 };
                 (header, to, Via::Direct)
             }
-            Act::Clock(_) => unreachable!("no packet"),
+            Act::Clock(_) | Act::AwayAndBack => unreachable!("no packet"),
         };
         let sequence = step.number.of(&mut self.next[from as usize]);
         let base = hop(Role::Worker, to.role, sequence);
@@ -277,8 +291,10 @@ impl Pair<'_> {
     }
 
     fn on_step(&mut self, step: &Step, progress: u32) -> Result<(), TestCaseError> {
-        if let Act::Clock(ns) = step.act {
-            return self.on_clock(ns);
+        match step.act {
+            Act::Clock(ns) => return self.on_clock(ns),
+            Act::AwayAndBack => return self.away_and_back(),
+            _ => {}
         }
         let ranks = self.oracle.job.ranks;
         let mut datagram = self.datagram(step.rank % ranks, step, progress);
@@ -323,9 +339,29 @@ impl Pair<'_> {
         self.compare(&got, None)
     }
 
+    /// User space has the job for a moment, in which nothing comes.
+    fn away_and_back(&mut self) -> Result<(), TestCaseError> {
+        self.on_clock(TIMEOUT.as_ps() / 1_000)?;
+        let taken = self.kernel.hand_over(self.place).map_err(fails)?;
+        let past: Vec<u32> = self.oracle.star.past().expect("no numbers have jumped");
+        let span = |past: &u32| past.wrapping_add(ReplayWindow::SPAN as u32);
+        prop_assert_eq!(taken.numbers.iter().map(|numbers| numbers.heard).collect::<Vec<_>>(), past.iter().map(span).collect::<Vec<_>>());
+        prop_assert_eq!(taken.numbers.iter().map(|numbers| numbers.next).collect::<Vec<_>>(), self.oracle.outlet.next.clone());
+        self.oracle.star.go_on(&past.iter().map(span).collect::<Vec<_>>());
+        let numbers = taken.numbers.iter().zip(&past).map(|(numbers, past)| Numbers { heard: *past, ..*numbers }).collect();
+        self.kernel.take_back(self.place, XdpSystem::Canary, &Taken { versions: Vec::new(), numbers }).map_err(fails)?;
+        (self.oracle.node, self.oracle.now) = (self.oracle.job.node(), Instant::ZERO);
+        self.seen.insert("back".into());
+        self.compare(&[], None)
+    }
+
     fn compare(&mut self, got: &[(u32, Vec<u8>)], up: Option<Up>) -> Result<(), TestCaseError> {
         let counts = self.kernel.counts(self.place);
         let before = std::mem::replace(&mut self.before, counts);
+        let completed = |counts: &XdpCounts| counts.ranks.iter().map(|rank| rank.completed).collect::<Vec<_>>();
+        let by_rank = std::iter::zip(completed(&self.before), completed(&before)).map(|(now, then)| now - then).collect::<Vec<_>>();
+        let expected = std::mem::replace(&mut self.oracle.completed, vec![0; by_rank.len()]);
+        prop_assert_eq!(by_rank, expected, "sums that were complete with a rank");
         let kind = |bytes: &Vec<u8>| bytes[if bytes[2] & 4 != 0 { 39 } else { 51 }] & 15;
         self.seen.extend(got.iter().map(|(_, bytes)| format!("kind {}", kind(bytes))));
         compare(got, &mut self.oracle.outlet, (&before, &self.before), up, self.seen)?;
@@ -367,6 +403,11 @@ fn run(kernel: &Kernel, seen: &mut BTreeSet<String>, job: &Job, steps: &[Step]) 
     result
 }
 
+/// What tells a program with a mistake from the state machine.
+pub fn shown_by(kernel: &Kernel) -> Option<String> {
+    difference((kernel, &mut BTreeSet::new()), (1_000, 200, 0), (job(), step()), run)
+}
+
 const EXPECTED: &[&str] = &[
     "corrupted",
     "in_progress",
@@ -385,6 +426,7 @@ const EXPECTED: &[&str] = &[
     "timed_out",
     "forwarded",
     "several",
+    "back",
     "kind 0",
     "kind 1",
     "kind 3",

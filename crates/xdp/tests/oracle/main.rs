@@ -7,6 +7,7 @@ mod atp;
 mod canary;
 #[path = "../common/mod.rs"]
 mod common;
+mod mistakes;
 mod pair;
 mod routed;
 mod switchml;

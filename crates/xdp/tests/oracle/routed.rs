@@ -136,6 +136,19 @@ impl Star {
         Star { takes, job, ranks, links: vec![link; ranks as usize] }
     }
 
+    /// Of each link, a number that all are below that have come.
+    pub fn past(&self) -> Option<Vec<u32>> {
+        self.links.iter().map(LinkSequence::past).collect()
+    }
+
+    /// Links go on from such a number of each, as those of a driver do.
+    pub fn go_on(&mut self, heard: &[u32]) {
+        for (link, heard) in self.links.iter_mut().zip(heard) {
+            *link = LinkSequence::new(EpochRule::Agreed);
+            link.agree(EPOCH, *heard);
+        }
+    }
+
     pub fn admit(&mut self, from: u32, datagram: &[u8]) -> Word {
         let Takes { system, tag, long, short, kind_at, kind_bits, bytes_min, has_servers } = self.takes;
         let ranks = self.ranks;
@@ -388,6 +401,21 @@ pub fn compare(
     Ok(())
 }
 
+/// What so many traces of some steps each show, shrunk so many times at most; `None` where the program does what the state machine does.
+pub fn difference<J: std::fmt::Debug, S: std::fmt::Debug>(
+    (kernel, seen): (&Kernel, &mut BTreeSet<String>),
+    (cases, steps, max_shrink_iters): (u32, usize, u32),
+    (jobs, step): (impl Strategy<Value = J>, impl Strategy<Value = S>),
+    run: impl Fn(&Kernel, &mut BTreeSet<String>, &J, &[S]) -> Result<(), TestCaseError>,
+) -> Option<String> {
+    let seen = std::cell::RefCell::new(seen);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let strategy = (jobs, prop::collection::vec(step, 1..steps));
+    let result = runner.run(&strategy, |(job, steps)| run(kernel, &mut seen.borrow_mut(), &job, &steps));
+    result.err().map(|error| error.to_string())
+}
+
 /// So many traces of some steps each, which must meet all that is expected.
 pub fn campaign<J: std::fmt::Debug, S: std::fmt::Debug>(
     (cases, steps): (u32, usize),
@@ -396,15 +424,10 @@ pub fn campaign<J: std::fmt::Debug, S: std::fmt::Debug>(
     expected: &[&str],
 ) {
     let kernel = Kernel::load().unwrap_or_else(|error| panic!("{error}"));
-    let seen = std::cell::RefCell::new(BTreeSet::new());
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let strategy = (jobs, prop::collection::vec(step, 1..steps));
-    let result = runner.run(&strategy, |(job, steps)| run(&kernel, &mut seen.borrow_mut(), &job, &steps));
-    if let Err(error) = result {
-        panic!("{error}");
+    let mut seen = BTreeSet::new();
+    if let Some(difference) = difference((&kernel, &mut seen), (cases, steps, 2_000), (jobs, step), run) {
+        panic!("{difference}");
     }
-    let seen = seen.into_inner();
     println!("{seen:?}");
     for what in expected {
         assert!(seen.contains(*what), "no trace had {what}");

@@ -1,5 +1,7 @@
 //! SwitchML.
 
+use std::collections::BTreeSet;
+
 use fanin_core::{DType, ElementOp, Operator};
 use fanin_wire::switchml::{CallLabel, SlotUse};
 use fanin_xdp::layout::{OP_FIXED_POINT, OP_IS, OP_REDUCES};
@@ -7,7 +9,7 @@ use fanin_xdp::{Kernel, XdpSystem};
 use proptest::prelude::*;
 
 use crate::common::{LOOPBACK, Shape, contribution, frame, ops_here};
-use crate::trace::{Step, campaign};
+use crate::trace::{Step, campaign, difference};
 
 fn shape() -> impl Strategy<Value = Shape> {
     let ranks = prop_oneof![8 => 1u32..5, 1 => Just(33u32), 1 => Just(64u32)];
@@ -80,6 +82,11 @@ fn answers_go_where_the_last_contribution_came_from() {
     let copy = kernel.test_exit(&result.frame, LOOPBACK).unwrap().frame;
     assert_eq!((&copy[..12], copy[29]), (&[2, 0, 0, 0, 7, 7, 2, 0, 0, 0, 9, 9][..], 99));
     kernel.close(place);
+}
+
+/// What tells a program with a mistake from the state machine.
+pub fn shown_by(kernel: &Kernel) -> Option<String> {
+    difference((kernel, &mut BTreeSet::new()), (400, 200, 0), shape(), datagram)
 }
 
 const EXPECTED: &[&str] = &[

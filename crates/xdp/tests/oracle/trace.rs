@@ -164,19 +164,29 @@ fn run(
     result
 }
 
+/// What so many traces, each of fewer than `steps` packets, show, shrunk so many times at most; `None` where the program does what the state machine does.
+pub fn difference(
+    (kernel, seen): (&Kernel, &mut BTreeSet<String>),
+    (cases, steps, max_shrink_iters): (u32, usize, u32),
+    shapes: impl Strategy<Value = Shape>,
+    datagram: impl Steps,
+) -> Option<String> {
+    let seen = RefCell::new(seen);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let strategy = (shapes, any::<u8>(), prop::collection::vec(step(), 1..steps));
+    let result = runner.run(&strategy, |(shape, calls, steps)| run((kernel, &datagram), &mut seen.borrow_mut(), (shape, calls), &steps));
+    result.err().map(|error| error.to_string())
+}
+
 /// So many traces, each of fewer than `steps` packets, of which some must meet each of `expected`: a campaign that has not met it shows nothing
 /// about it.
 pub fn campaign((cases, steps): (u32, usize), shapes: impl Strategy<Value = Shape>, datagram: impl Steps, expected: &[&str]) {
     let kernel = Kernel::load().unwrap_or_else(|error| panic!("{error}"));
-    let seen = RefCell::new(BTreeSet::new());
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let strategy = (shapes, any::<u8>(), prop::collection::vec(step(), 1..steps));
-    let result = runner.run(&strategy, |(shape, calls, steps)| run((&kernel, &datagram), &mut seen.borrow_mut(), (shape, calls), &steps));
-    if let Err(error) = result {
-        panic!("{error}");
+    let mut seen = BTreeSet::new();
+    if let Some(difference) = difference((&kernel, &mut seen), (cases, steps, 2_000), shapes, datagram) {
+        panic!("{difference}");
     }
-    let seen = seen.into_inner();
     println!("{seen:?}");
     for what in expected {
         assert!(seen.contains(*what), "no trace had {what}");

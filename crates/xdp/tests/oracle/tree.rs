@@ -1,11 +1,13 @@
 //! A static tree of one switch.
 
+use std::collections::BTreeSet;
+
 use fanin_wire::tree::TreeHeader;
-use fanin_xdp::XdpSystem;
+use fanin_xdp::{Kernel, XdpSystem};
 use proptest::prelude::*;
 
 use crate::common::{Shape, contribution_of, ops_here};
-use crate::trace::{Step, campaign};
+use crate::trace::{Step, campaign, difference};
 
 fn shape() -> impl Strategy<Value = Shape> {
     let ranks = prop_oneof![8 => 1u32..5, 1 => Just(33u32), 1 => Just(64u32)];
@@ -33,6 +35,11 @@ fn datagram(shape: &Shape, step: &Step, rounds: u32, _calls: u8) -> Vec<u8> {
     let bytes = if step.empty && step.odd != 0 { 0 } else { full.max(0) as usize };
     let payload = step.elements(bytes);
     contribution_of(&TreeHeader::Contribution { block, attempt: step.attempt }.into(), &payload)
+}
+
+/// What tells a program with a mistake from the state machine.
+pub fn shown_by(kernel: &Kernel) -> Option<String> {
+    difference((kernel, &mut BTreeSet::new()), (400, 200, 0), shape(), datagram)
 }
 
 const EXPECTED: &[&str] = &[

@@ -87,8 +87,8 @@ impl DatagramPath {
         let state = self.state(running.as_ref().map(|(call, _)| *call), next);
         let rejoined = loop {
             let place = link.place();
-            // What it had in a fabric is over, or is begun anew.
-            self.leave_fabric();
+            // What it had in a fabric, or beside it at its switch, is over, or is begun anew.
+            self.leave_others();
             let rejoined = match &self.home {
                 None => meeting::rejoin(&self.config, &place, &state),
                 Some(home) => meeting::fabric::rejoin(&self.config, home, &place, &state, |config, place, admitted, op| {

@@ -13,40 +13,22 @@ pub(super) mod own;
 pub(crate) mod port;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use fanin_control::{Admitted, JobAnnouncement, OperatorName};
 use fanin_core::{Address, CollectiveKind, ElementOp, JobId, Operator, Placed, Role};
-use fanin_net::Waker;
 use fanin_operator::{CustomOperator, Faults};
-use fanin_runtime::{BlockSet, CollectiveCall, RunError, Statistics, Vectors, Watch};
+use fanin_runtime::{CollectiveCall, Vectors};
 use fanin_systems::{ExchangeParameters, SumOrder, System, TreeParameters};
 
+use super::job::{Key, PortJob, why_not};
 use super::stop::Stop;
 use crate::call::is_copy;
 use crate::config::Config;
 use crate::error::CommError;
-use crate::link::{Link, Survival, is_of_the_switch};
+use crate::link::{Link, Survival};
 use crate::meeting::Wanted;
 use crate::meeting::fabric::{Home, Joined, Place, join_or_fall_back};
 use crate::runner::Runner;
-
-/// What makes jobs of a communicator differ.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Key {
-    kind: &'static str,
-    dtype: &'static str,
-    operator: &'static str,
-    /// The job's own operator that is meant, by its number.
-    own: Option<u8>,
-}
-
-impl Key {
-    fn of(kind: CollectiveKind, op: ElementOp) -> Self {
-        Key { kind: kind.name(), dtype: op.dtype.name(), operator: op.operator.name(), own: None }
-    }
-}
 
 /// A communicator's jobs in a fabric.
 pub(crate) struct FabricJobs {
@@ -56,7 +38,7 @@ pub(crate) struct FabricJobs {
     place: Place,
     /// Bytes of elements in a packet.
     payload_bytes: u32,
-    jobs: BTreeMap<Key, FabricJob>,
+    jobs: BTreeMap<Key, PortJob>,
     /// Tells jobs apart that a communicator has had before it was away, and again.
     suffix: String,
     /// Operators of the job's own that no switch runs, and all ranks know it.
@@ -124,7 +106,7 @@ impl FabricJobs {
     pub(crate) fn new(config: &Config, home: &Home, admitted: &Admitted, again: bool) -> Self {
         let (kind, op) = FIRST;
         let Home { place, wanted, .. } = home;
-        let first = FabricJob::new(place, admitted, *wanted, None);
+        let first = PortJob::new(place.port.clone(), JobId(admitted.job_id), wanted.op, None);
         FabricJobs {
             config: config.clone(),
             system: system_of(config, ElementOp::F32_SUM).system,
@@ -140,18 +122,6 @@ impl FabricJobs {
     /// Leaves all jobs.
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
-    }
-
-    pub(crate) fn statistics(&self) -> Statistics {
-        self.place.port.with(|driver| driver.statistics())
-    }
-
-    pub(crate) fn watch(&self) -> Watch {
-        self.place.port.watch()
-    }
-
-    pub(crate) fn waker(&self) -> Waker {
-        self.place.port.waker()
     }
 
     /// Whether calls of a kind are reductions whose order only switches keep.
@@ -205,17 +175,11 @@ impl FabricJobs {
 
     /// The configuration of one more job of the communicator.
     fn config_of(&self, key: Key, link: &Link) -> Config {
-        let Key { kind, dtype, operator, own } = key;
-        let number = own.map_or(String::new(), |own| own.to_string());
-        Config {
-            interrupt: link.interrupts(&self.config.interrupt),
-            job: format!("{}/{kind}/{dtype}-{operator}{number}{}", self.config.job, self.suffix),
-            ..self.config.clone()
-        }
+        Config { interrupt: link.interrupts(&self.config.interrupt), job: key.name(&self.config.job, &self.suffix), ..self.config.clone() }
     }
 
     /// Joins one more job of the communicator.
-    fn open(&self, key: Key, kind: CollectiveKind, op: ElementOp, link: &Link) -> Result<FabricJob, CommError> {
+    fn open(&self, key: Key, kind: CollectiveKind, op: ElementOp, link: &Link) -> Result<PortJob, CommError> {
         let config = self.config_of(key, link);
         let wanted = Wanted { system: self.system_for(kind), op, switch_instance: None };
         let enter = |place: &Place, admitted: &Admitted, op| enter(&config, place, admitted, (op, None));
@@ -225,7 +189,7 @@ impl FabricJobs {
         let (link, thread) = Link::start(&config, opened, Survival::Fabric, Runner::Manager)?;
         link.set_waker(self.place.port.waker());
         tracing::info!(job = config.job, rank = config.rank, system = wanted.system.name(), "joined");
-        Ok(FabricJob::new(&self.place, &admitted, wanted, Some((link, thread))))
+        Ok(PortJob::new(self.place.port.clone(), JobId(admitted.job_id), wanted.op, Some((link, thread))))
     }
 }
 
@@ -234,75 +198,5 @@ fn may_begin(link: &Link, key: Key) -> Result<(), Stop> {
     match link.lost().filter(|_| link.may_go_by_hosts()) {
         Some(lost) => Err(Stop::Path(link.failed_with(format!("a {} of {} cannot begin: {lost}", key.kind, key.dtype), None, None))),
         None => Ok(()),
-    }
-}
-
-/// Why one more job was not joined.
-fn why_not(error: CommError, link: &Link) -> Stop {
-    match error {
-        // Other ranks may not come any more.
-        _ if link.was_restarted() || link.has_failed() => Stop::Run(RunError::Stopped),
-        error if is_of_the_switch(&error) => Stop::Path(error),
-        error => Stop::Failed(error),
-    }
-}
-
-/// A job at this rank.
-struct FabricJob {
-    id: JobId,
-    op: ElementOp,
-    place: Place,
-    /// Of jobs beside the communicator's own.
-    control: Option<(Arc<Link>, JoinHandle<()>)>,
-}
-
-impl FabricJob {
-    fn new(place: &Place, admitted: &Admitted, wanted: Wanted, control: Option<(Arc<Link>, JoinHandle<()>)>) -> Self {
-        FabricJob { id: JobId(admitted.job_id), op: wanted.op, place: place.clone(), control }
-    }
-
-    /// Why it has failed, if it has a connection of its own and has.
-    fn failure(&self) -> Option<CommError> {
-        self.control.as_ref().and_then(|(link, _)| link.failure())
-    }
-
-    fn collective(
-        &self,
-        what: &CollectiveCall,
-        vectors: Vectors<'_>,
-        link: &Link,
-        goes_on: &mut dyn FnMut(u32) -> bool,
-    ) -> Result<(), Stop> {
-        let (result, without) = self.place.port.with(|driver| {
-            if !driver.select(self.id) {
-                return (Err(RunError::NoJob), Vec::new());
-            }
-            let goes_on = |remaining| self.failure().is_none() && goes_on(remaining);
-            let result = driver.collective(what, vectors, (&mut BlockSet::default(), 0), goes_on);
-            driver.publish();
-            (result, driver.excluded().iter().map(|rank| rank.0.to_string()).collect::<Vec<String>>())
-        });
-        match (result, self.failure()) {
-            (Ok(()), _) if without.is_empty() => Ok(()),
-            // A system has gone on without these ranks.
-            (Ok(()), _) => {
-                let text = format!("the sum lacks the contributions of rank {}", without.join(", "));
-                Err(Stop::Path(link.failed_with(text, None, None)))
-            }
-            // The communicator's own job knows why.
-            (Err(_), Some(failure)) => Err(Stop::Path(failure)),
-            (Err(error), None) => Err(Stop::Run(error)),
-        }
-    }
-}
-
-impl Drop for FabricJob {
-    fn drop(&mut self) {
-        self.place.port.with(|driver| driver.remove_job(self.id));
-        if let Some((link, thread)) = self.control.take() {
-            link.close(0);
-            // It ends with the connection.
-            let _ = thread.join();
-        }
     }
 }

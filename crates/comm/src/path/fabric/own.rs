@@ -2,18 +2,19 @@
 //! (`flare 2`, "F1": custom operators). The module travels from rank 0 to the manager, and from there to the switches.
 
 use fanin_control::FailureKind;
-use fanin_core::{CollectiveKind, DType, ElementOp, Operator};
+use fanin_core::{CollectiveKind, DType, ElementOp, JobId, Operator};
 use fanin_operator::CustomOperator;
 use fanin_runtime::{CollectiveCall, RunError, SparseEntry, Vectors};
 use fanin_systems::System;
 
-use super::{FabricJob, FabricJobs, Key, enter, may_begin, why_not};
+use super::{FabricJobs, enter, may_begin};
 use crate::config::{Config, Fallback};
 use crate::error::CommError;
 use crate::link::{Link, Survival};
 use crate::meeting::Wanted;
 use crate::meeting::fabric::{Joined, join};
 use crate::path::VERDICT_WAIT;
+use crate::path::job::{Key, PortJob, why_not};
 use crate::path::stop::Stop;
 use crate::runner::Runner;
 use crate::sparse::plan::{Plan, payload_of_pairs};
@@ -79,7 +80,7 @@ impl FabricJobs {
                 CollectiveCall { kind, op, element_bytes: width as u32, op_number: 0, fixed_point: None, elements: size, fingerprint };
             sums.clear();
             let vectors = Vectors::Sparse { size, input: &entries, output: &mut sums };
-            job.collective(&what, vectors, link, goes_on).map_err(|stop| job.explain_own(stop))?;
+            job.collective(&what, vectors, link, goes_on).map_err(|stop| explain(job, stop))?;
             // In the order in which blocks come.
             if sums.len() as u64 != size || sums.iter().any(|sum| sum.index >= size) {
                 let text = format!("the switches have combined {} of {size} elements by operator `{}`", sums.len(), operator.name());
@@ -94,7 +95,7 @@ impl FabricJobs {
     }
 
     /// Joins the job of an operator.
-    fn open_own(&self, key: Key, op: ElementOp, operator: &CustomOperator, link: &Link) -> Result<FabricJob, CommError> {
+    fn open_own(&self, key: Key, op: ElementOp, operator: &CustomOperator, link: &Link) -> Result<PortJob, CommError> {
         let payload_bytes = payload_of_pairs(self.payload_bytes, &self.system);
         // Every index is there, and so blocks are cut in the same way for vectors of any length.
         let plan = Plan::new(op, self.config.world, payload_bytes, STEP as u64, STEP as u64).ok_or_else(|| CommError::System {
@@ -116,21 +117,19 @@ impl FabricJobs {
         let (control, thread) = Link::start(&config, opened, Survival::Fabric, Runner::Manager)?;
         control.set_waker(self.place.port.waker());
         tracing::info!(job = config.job, rank = config.rank, operator = operator.name(), "joined");
-        Ok(FabricJob::new(&self.place, &admitted, wanted, Some((control, thread))))
+        Ok(PortJob::new(self.place.port.clone(), JobId(admitted.job_id), op, Some((control, thread))))
     }
 }
 
-impl FabricJob {
-    /// Where an operator has failed at a switch, the manager knows how.
-    fn explain_own(&self, stop: Stop) -> Stop {
-        let told = match &stop {
-            Stop::Run(RunError::Failed(_)) | Stop::Path(_) => self.control.as_ref().and_then(|(link, _)| link.await_failure(VERDICT_WAIT)),
-            _ => None,
-        };
-        match told {
-            Some(error @ CommError::Failed { kind: Some(FailureKind::Operator), .. }) => Stop::Failed(error),
-            _ => stop,
-        }
+/// Where an operator has failed at a switch, the manager knows how.
+fn explain(job: &PortJob, stop: Stop) -> Stop {
+    let told = match &stop {
+        Stop::Run(RunError::Failed(_)) | Stop::Path(_) => job.await_failure(VERDICT_WAIT),
+        _ => None,
+    };
+    match told {
+        Some(error @ CommError::Failed { kind: Some(FailureKind::Operator), .. }) => Stop::Failed(error),
+        _ => stop,
     }
 }
 

@@ -1,0 +1,155 @@
+//! Reductions at one switch by another system than SwitchML: jobs beside the communicator's own.
+//!
+//! A job of such a system has one element type and one operator, so there is one for each kind of call, type and operator, as
+//! `NAME/KIND/TYPE-OPERATOR`, joined at the same life of the same switch when it is first of use. Each has a socket of its own, whose thread answers
+//! between calls: others may need this rank after it has its result. The communicator's own job, which is SwitchML's, knows who is gone and
+//! whether the switch was restarted, and does what is not a reduction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fanin_control::Admitted;
+use fanin_core::{CollectiveKind, ElementOp, JobId};
+use fanin_runtime::{CollectiveCall, RunError, Vectors, Watch};
+use fanin_systems::System;
+
+use super::fabric::port::HostPort;
+use super::job::{Key, PortJob, why_not};
+use super::star;
+use super::stop::Stop;
+use super::traffic::Traffic;
+use crate::config::{Config, Fallback, Interrupt, Meeting, Transport};
+use crate::error::CommError;
+use crate::link::{Link, Opened, Survival};
+use crate::meeting::{self, Wanted};
+
+/// How often it is looked, while a job is joined, whether it still makes sense.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Places for blocks at a switch of Canary, for each packet of a window: ranks are less than a window apart, so blocks that follow each other find
+/// their places free.
+const PLACES: u32 = 2;
+/// As many as a switch takes.
+const PLACES_MAX: u32 = 16_384;
+
+/// A communicator's jobs of the system that was asked for, at one switch.
+pub(crate) struct SwitchJobs {
+    config: Config,
+    system: System,
+    /// Packets under way, as many as in the communicator's own job.
+    window: u32,
+    jobs: BTreeMap<Key, PortJob>,
+    /// Tells jobs apart that a communicator has had before its switch was lost, and again.
+    suffix: String,
+    /// Counts what all of them send.
+    traffic: Arc<Traffic>,
+}
+
+impl SwitchJobs {
+    /// `None` where the communicator's own job does all that is asked for.
+    pub(crate) fn new(config: &Config, admitted: &Admitted, traffic: &Arc<Traffic>) -> Option<Self> {
+        let system = config.system_beside()?;
+        let (jobs, suffix) = (BTreeMap::new(), String::new());
+        Some(SwitchJobs { config: config.clone(), system, window: admitted.window, jobs, suffix, traffic: traffic.clone() })
+    }
+
+    /// Leaves all jobs; those that are joined from now on are of this life of the communicator's own.
+    pub(crate) fn renew(&mut self, admitted: &Admitted) {
+        self.clear();
+        (self.window, self.suffix) = (admitted.window, format!("/{:x}", admitted.instance));
+    }
+
+    /// Leaves all jobs.
+    pub(crate) fn clear(&mut self) {
+        self.jobs.clear();
+        self.traffic.end_beside();
+    }
+
+    /// Whether reductions of a kind are for these jobs.
+    pub(crate) fn offers(&self, kind: CollectiveKind) -> bool {
+        self.system.offers(kind)
+    }
+
+    /// Whether the system divides sums itself where means are asked for.
+    pub(super) fn divides(&self) -> bool {
+        self.system.divides()
+    }
+
+    /// Runs a reduction in the job of its kind, which is joined where it is the first one.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub(super) fn run(
+        &mut self,
+        what: &CollectiveCall,
+        vectors: Vectors<'_>,
+        link: &Link,
+        goes_on: &mut dyn FnMut(u32) -> bool,
+    ) -> Result<(), Stop> {
+        let key = Key::of(what.kind, what.op);
+        if !self.jobs.contains_key(&key) {
+            let (job, watch) = self.open(key, what.op, link, goes_on)?;
+            self.traffic.add_beside(watch);
+            self.jobs.insert(key, job);
+        }
+        self.jobs[&key].collective(what, vectors, link, goes_on)
+    }
+
+    /// Joins a job while the call's patience goes on: where a rank does not come, or calls something else, the communicator's own job finds out.
+    fn open(&self, key: Key, op: ElementOp, link: &Link, goes_on: &mut dyn FnMut(u32) -> bool) -> Result<(PortJob, Watch), Stop> {
+        let given_up = Arc::new(AtomicBool::new(false));
+        let (told, user) = (given_up.clone(), link.interrupts(&self.config.interrupt));
+        let interrupt = Interrupt::when(move || told.load(Ordering::Relaxed) || user.is_wanted());
+        let joined = thread::scope(|scope| {
+            let joining = scope.spawn(|| self.join(key, op, link, interrupt));
+            while !joining.is_finished() {
+                // Nothing is done meanwhile.
+                if !given_up.load(Ordering::Relaxed) && !goes_on(u32::MAX) {
+                    given_up.store(true, Ordering::Relaxed);
+                }
+                thread::sleep(LOOK);
+            }
+            joining.join()
+        });
+        match joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+            Ok(joined) => Ok(joined),
+            Err(_) if given_up.load(Ordering::Relaxed) => Err(Stop::Run(RunError::Stopped)),
+            Err(error) => Err(match why_not(error, link) {
+                // All ranks are to know: others may have been taken, and wait.
+                Stop::Path(error) | Stop::Failed(error) => Stop::Failed(link.abort(&error.to_string())),
+                stop => stop,
+            }),
+        }
+    }
+
+    fn join(&self, key: Key, op: ElementOp, link: &Link, interrupt: Interrupt) -> Result<(PortJob, Watch), CommError> {
+        let config = Config {
+            job: key.name(&self.config.job, &self.suffix),
+            meeting: Meeting::Switch(link.switch().to_string()),
+            transport: Transport::Udp,
+            window: Some(self.window),
+            operators: Vec::new(),
+            fallback: Some(Fallback::Error),
+            interrupt,
+            ..self.config.clone()
+        };
+        let mut system = self.system;
+        if let System::Canary(parameters) = &mut system {
+            parameters.descriptors = self.window.saturating_mul(PLACES).min(PLACES_MAX);
+        }
+        let wanted = Wanted { system, op, switch_instance: Some(link.switch_instance()) };
+        let joined = meeting::join(&config, wanted, &link.runner())?;
+        let node = star::node(&config, &joined.admitted, op)?;
+        let id = JobId(joined.admitted.job_id);
+        let port = HostPort::around(star::driver(&config, &joined.admitted, joined.socket, (node, op))?)?;
+        let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
+        let (own, thread) = Link::start(&config, opened, Survival::None, link.runner())?;
+        own.set_waker(port.waker());
+        tracing::info!(job = config.job, rank = config.rank, system = self.system.name(), "joined");
+        let watch = port.watch();
+        Ok((PortJob::new(port, id, op, Some((own, thread))), watch))
+    }
+}
