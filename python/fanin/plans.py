@@ -235,6 +235,7 @@ class Job(_Job, SystemKeys, total=False):
     message: Bytes
     payload: Bytes
     element: Literal["f32", "f64", "i32", "i64", "f16", "bf16", "i8", "i16", "u8"]
+    reproducible: Literal["element"]
     operator: str
     indices: str
     operations: int

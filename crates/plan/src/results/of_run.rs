@@ -15,8 +15,8 @@ use super::percentiles::{Percentiles, median};
 use super::record::{DeathRecord, JobRecord, LinkRecord, ManyJobs, RunRecord};
 use super::workload::record as workload_record;
 use crate::build::{Listed, Prepared};
-use crate::jobs::PreparedJob;
 use crate::jobs::collective::{kind_of, vectors_in_all};
+use crate::jobs::{PreparedJob, reproducible};
 use crate::schema::PayloadName;
 
 /// The records of the plan's jobs, in their order.
@@ -313,7 +313,7 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         .collect();
     let mut times: Vec<f64> = workers_us.iter().filter_map(|(_, time)| *time).collect();
     times.sort_by(f64::total_cmp);
-    let phases = Times::of(ran, prepared.scenario.jobs[number].compute.map(|compute| compute.operations));
+    let phases = Times::of(ran, reproducible::sums_of_iteration(&prepared.scenario.jobs[number]));
     JobRecord {
         servers: job.servers.len() as u32,
         slots_mean: slots.slots_mean(),

@@ -35,6 +35,7 @@ pub const JOB_KEYS: &[&str] = &[
     "message",
     "payload",
     "element",
+    "reproducible",
     "operator",
     "indices",
     "operations",
@@ -108,6 +109,9 @@ pub struct JobKeys {
     /// Element type.
     #[serde(default)]
     pub element: Element,
+    /// Sums of floats have the same bits whatever the order and the tree: as integers, each on a grid of its own, as by `FANIN_REPRODUCIBLE=element`.
+    /// Goodput is that of the floats.
+    pub reproducible: Option<Reproducible>,
     /// Sparse vectors: what values at the same index are reduced by, a built-in operator or the file of one of the job's own (`*.wasm`), from the
     /// plan's folder on; sums where it is not given.
     pub operator: Option<String>,
@@ -246,6 +250,14 @@ impl Element {
             Element::U8 => DType::U8,
         }
     }
+}
+
+/// How sums of floats are made to have the same bits in every order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reproducible {
+    /// As integers, each element on a grid of its own.
+    Element,
 }
 
 /// NVLink of the fourth generation (H100): 900 GB/s, half of it each way (NVIDIA H100 Tensor Core GPU datasheet).

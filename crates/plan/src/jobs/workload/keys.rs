@@ -7,7 +7,7 @@ use crate::schema::Job;
 
 /// Keys of a job that does without a workload.
 const NEITHER: &[&str] =
-    &["message", "model", "iterations", "operations", "tensor", "compute", "element", "indices", "collective", "root_rank"];
+    &["message", "model", "iterations", "operations", "tensor", "compute", "element", "reproducible", "indices", "collective", "root_rank"];
 /// Keys of a job that does a workload only.
 const ONLY: &[&str] = &["groups", "local_rate", "local_latency"];
 
