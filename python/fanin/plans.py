@@ -252,6 +252,8 @@ class Job(_Job, SystemKeys, total=False):
     noise: Noise
     workload: str | Model | Workload
     groups: Mapping[str, str | Mapping[str, Any]]
+    across: str | Mapping[str, Any]
+    chunks: int
     local_rate: Rate
     local_latency: Time
     window: int | Literal["unlimited"]

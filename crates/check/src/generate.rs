@@ -374,7 +374,10 @@ fn numbers(draw: &mut Draw, jobs: &mut [JobRecipe]) {
         let is_wanted = draw.percent(35);
         let system = &job.system;
         let sums = job.op.dtype.is_float() && job.op.operator == Operator::Sum && job.kinds.is_empty();
-        if is_wanted && sums && system.sparsity().is_none() && !system.fixed_point() && !system.goes_on_without_workers() {
+        // Headers of NetReduce's messages take whole elements, and a cell is as long as a packet.
+        let has_room = !matches!(system, System::NetReduce(_) | System::Machines(_));
+        let sums_all = system.sparsity().is_none() && !system.fixed_point() && !system.goes_on_without_workers();
+        if is_wanted && sums && sums_all && has_room {
             job.numbers = Numbers::OrderFree;
             if job.cells().is_none() {
                 job.numbers = Numbers::Whole;

@@ -71,7 +71,7 @@ fn plain_sums_of_the_same_floats_differ_from_tree_to_tree() {
 fn all_types_and_systems_that_add_what_they_are_given_have_the_same_bits() {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
         let mut bits = None;
-        for name in ["canary", "tree", "ring", "switchml", "sharp", "ps", "netreduce", "panama", "exchange", "doubling"] {
+        for name in ["canary", "tree", "ring", "switchml", "sharp", "ps", "panama", "exchange", "doubling"] {
             let system = System::named(name).unwrap();
             if system.fixed_point() || system.sparsity().is_some() {
                 continue;

@@ -66,7 +66,7 @@ impl PreparedJob {
         self.system = change(self.system, &|key| given(own, key));
         let groups = self.table.get("groups");
         for (name, system) in &mut self.settings.groups {
-            let table = groups.and_then(|groups| groups.get(name));
+            let table = groups.and_then(|groups| groups.get(name)).or_else(|| self.table.get("across"));
             *system = change(*system, &|key| given(table, key));
         }
     }

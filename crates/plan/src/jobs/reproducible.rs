@@ -12,7 +12,6 @@ use fanin_systems::System;
 
 use super::collective::kind_of;
 use super::prepared::PreparedJob;
-use super::training::OPERATIONS_MAX;
 use crate::reading::{PlanError, Refuse};
 
 /// Bytes of the integers of a chunk, as the communicator has it.
@@ -28,10 +27,19 @@ pub fn apply(refuse: &Refuse<'_>, job: &mut PreparedJob) -> Result<(), PlanError
     }
     let at = |expected: String| Err(refuse.at(&format!("jobs[{}].reproducible", job.entry), expected));
     let system = job.system;
-    let has_floats = |system: &System| system.sparsity().is_none() && !system.fixed_point() && !system.goes_on_without_workers();
+    if system.fixed_point() {
+        return at("no such key beside fixed_point, with which sums are those of integers".into());
+    }
+    // A message of NetReduce begins with a header that takes whole elements, and a cell is as long as a packet.
+    let has_room = |system: &System| !matches!(system, System::NetReduce(_) | System::Machines(_));
+    let sums_all = |system: &System| system.sparsity().is_none() && !system.fixed_point() && !system.goes_on_without_workers();
+    let has_floats = |system: &System| sums_all(system) && has_room(system);
     if !has_floats(&system) {
         let known = System::names_of("or", has_floats);
-        return at(format!("no such key with {}, but with {known}: they sum what they are given, of all workers", system.name()));
+        return at(format!(
+            "no such key with {}, but with {known}: they sum what they are given, of all workers, in whole packets",
+            system.name()
+        ));
     }
     if kind_of(job) != CollectiveKind::Allreduce {
         return at("no such key with another collective than all-reduce".into());
@@ -50,16 +58,16 @@ pub fn apply(refuse: &Refuse<'_>, job: &mut PreparedJob) -> Result<(), PlanError
     Ok(())
 }
 
-/// The operations of a job whose vectors have these lengths in elements, and what their elements are.
+/// The operations of a job whose vectors have these lengths in elements, `most` at most, and what their elements are.
 ///
 /// # Errors
 /// [`PlanError`] where there are too many.
-pub fn operations(refuse: &Refuse<'_>, job: &PreparedJob, vectors: Vec<u64>) -> Result<(Vec<u64>, Contributions), PlanError> {
+pub fn operations(refuse: &Refuse<'_>, job: &PreparedJob, vectors: Vec<u64>, most: u64) -> Result<(Vec<u64>, Contributions), PlanError> {
     let Some(cells) = job.cells else { return Ok((vectors, Contributions::Whole)) };
     let chunk = CHUNK_BYTES / cells.sum().integers().dtype.bytes() as u64;
     let all: u64 = vectors.iter().map(|elements| 2 * elements.div_ceil(chunk).max(1)).sum();
-    if all > OPERATIONS_MAX {
-        let (path, expected) = (format!("jobs[{}].reproducible", job.entry), format!("at most {OPERATIONS_MAX} operations in all"));
+    if all > most {
+        let (path, expected) = (format!("jobs[{}].reproducible", job.entry), format!("at most {most} operations in all"));
         return Err(refuse.say(&path, format!("{all} of exponents and integers"), expected));
     }
     let parts = CellPart::all(&vectors, chunk);

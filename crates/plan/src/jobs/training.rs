@@ -53,7 +53,7 @@ impl JobKeys {
 }
 
 /// Operations of a job, at most.
-pub(super) const OPERATIONS_MAX: u64 = 1 << 20;
+const OPERATIONS_MAX: u64 = 1 << 20;
 
 /// When a job does what. `arrives` is when it comes.
 ///
@@ -86,7 +86,7 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
         collective::check_operation(refuse, job, in_all(0))?;
     }
     let lengths: Vec<u64> = (0..total).map(|operation| in_all(operation % operations)).collect();
-    let (elements, contributions) = reproducible::operations(refuse, job, lengths)?;
+    let (elements, contributions) = reproducible::operations(refuse, job, lengths, OPERATIONS_MAX)?;
     // All parts of an iteration's sums.
     let operations = elements.len() as u64 / (total / operations).max(1);
     let compute = Compute { operations: operations as u32, mean: common.compute_mean(), spread: common.compute_spread.0 };

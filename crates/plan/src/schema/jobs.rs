@@ -22,6 +22,8 @@ pub const JOB_KEYS: &[&str] = &[
     FILE_KEY,
     "workload",
     "groups",
+    "across",
+    "chunks",
     "local_rate",
     "local_latency",
     "collective",
@@ -66,7 +68,9 @@ pub struct Job {
     pub common: JobKeys,
     /// With a workload: systems of its groups, by name, where they differ.
     pub groups: Vec<(String, System)>,
-    /// What the job does, where a workload says it.
+    /// Where the job's hosts are divided into pods, in which `system` sums: what sums between them.
+    pub across: Option<System>,
+    /// What the job does, where a workload says it, or pods do.
     pub workload: Option<Arc<Source>>,
 }
 
@@ -90,6 +94,9 @@ pub struct JobKeys {
     pub jobs_per_host: Count,
     /// What ranks compute and communicate, in place of one vector: a workload's file, or a model.
     pub workload: Option<WorkloadFrom>,
+    /// With pods: into how many chunks a vector is cut, which follow each other from step to step; [`CHUNKS`](crate::jobs::pods::CHUNKS) where it is
+    /// not given.
+    pub chunks: Option<Count>,
     /// With a workload: rate of a rank's link to the others of its host.
     #[serde(default = "local_rate_default")]
     pub local_rate: Rate,

@@ -155,6 +155,8 @@ pub const JOBS: &[Key] = &[
     ("message", &[bare("\"64KiB\"")]),
     ("payload", &[bare("512")]),
     ("element", &[with(&["jobs.0.message=96001"], "\"i8\""), with(&["jobs.0.density=0.2"], "\"f64\"")]),
+    ("across", &[bare("\"ring\"")]),
+    ("chunks", &[with(&["jobs.0.across=ring"], "2")]),
     ("reproducible", &[bare("\"element\"")]),
     ("operator", &[bare("\"max\"")]),
     ("indices", &[with(&["jobs.0.message=8KiB"], "\"tests/keys/indices.txt\"")]),
