@@ -156,7 +156,7 @@ pub const JOBS: &[Key] = &[
     ("payload", &[bare("512")]),
     ("element", &[with(&["jobs.0.message=96001"], "\"i8\""), with(&["jobs.0.density=0.2"], "\"f64\"")]),
     ("across", &[bare("\"ring\"")]),
-    ("chunks", &[with(&["jobs.0.across=ring"], "2")]),
+    ("chunks", &[bare("2"), with(&["jobs.0.across=ring"], "2")]),
     ("reproducible", &[bare("\"element\"")]),
     ("operator", &[bare("\"max\"")]),
     ("indices", &[with(&["jobs.0.message=8KiB"], "\"tests/keys/indices.txt\"")]),
