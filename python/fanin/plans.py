@@ -235,6 +235,7 @@ class Job(_Job, SystemKeys, total=False):
     message: Bytes
     payload: Bytes
     element: Literal["f32", "f64", "i32", "i64", "f16", "bf16", "i8", "i16", "u8"]
+    reproducible: Literal["element"]
     operator: str
     indices: str
     operations: int
@@ -251,6 +252,8 @@ class Job(_Job, SystemKeys, total=False):
     noise: Noise
     workload: str | Model | Workload
     groups: Mapping[str, str | Mapping[str, Any]]
+    across: str | Mapping[str, Any]
+    chunks: int
     local_rate: Rate
     local_latency: Time
     window: int | Literal["unlimited"]

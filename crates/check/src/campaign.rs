@@ -74,7 +74,7 @@ impl Report {
     fn count(&mut self, recipe: &Recipe, result: &RunResult) {
         for (job, outcome) in recipe.jobs.iter().zip(&result.jobs) {
             *self.jobs.entry(job.system.name()).or_default() += 1;
-            for number in 0..job.elements.len() {
+            for number in 0..job.operations().0.len() {
                 let kind = job.kinds.get(number).copied().unwrap_or_default();
                 *self.operations.entry(kind.name()).or_default() += 1;
             }

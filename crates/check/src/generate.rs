@@ -19,7 +19,7 @@ use fanin_sim::trimming::Trimming;
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{Draw, DrawnJob, JobSize, StepParameters, System, UNLIMITED};
 
-use crate::recipe::{Demand, JobRecipe, Recipe};
+use crate::recipe::{Demand, JobRecipe, Numbers, Recipe};
 use shapes::{lossless_dragonflies, other_shapes, other_ways};
 
 /// Packets that all workers of a job send at most, so that a run takes milliseconds.
@@ -43,6 +43,9 @@ const HARDWARE: u64 = 61;
 
 /// The stream of what switches do where a queue is full.
 const TRIMMING: u64 = 62;
+
+/// The stream of what elements are.
+const NUMBERS: u64 = 63;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,6 +88,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let forwarding = partial::forwarding(&mut Draw::new(seed, 44), &map, &jobs);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
     noises(&mut Draw::new(seed, 49), &mut jobs);
+    numbers(&mut Draw::new(seed, NUMBERS), &mut jobs);
     inside_switches(&mut Draw::new(seed, 46), &mut network);
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
@@ -331,6 +335,7 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) 
         servers: Vec::new(),
         system,
         op,
+        numbers: Numbers::Whole,
         payload_bytes: payload_bytes as u32,
         window: draw.scaled(1, 64) as u32,
         reliable,
@@ -359,6 +364,24 @@ fn noises(draw: &mut Draw, jobs: &mut [JobRecipe]) {
         };
         if job.noise_probability > 0.0 {
             job.noise_delay = tail;
+        }
+    }
+}
+
+/// Some jobs that sum floats do so as integers. What a packet of theirs does not hold is drawn in vain.
+fn numbers(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+    for job in jobs {
+        let is_wanted = draw.percent(35);
+        let system = &job.system;
+        let sums = job.op.dtype.is_float() && job.op.operator == Operator::Sum && job.kinds.is_empty();
+        // Headers of NetReduce's messages take whole elements, and a cell is as long as a packet.
+        let has_room = !matches!(system, System::NetReduce(_) | System::Machines(_));
+        let sums_all = system.sparsity().is_none() && !system.fixed_point() && !system.goes_on_without_workers();
+        if is_wanted && sums && sums_all && has_room {
+            job.numbers = Numbers::OrderFree;
+            if job.cells().is_none() {
+                job.numbers = Numbers::Whole;
+            }
         }
     }
 }
@@ -443,17 +466,18 @@ impl Scale {
         let mut queued_ps = 0;
         let mut slowest_timeout_ps = 0;
         for job in jobs {
+            let operations = job.operations().0.len() as u64;
             let load = job.system.load(&JobSize {
                 workers: job.hosts.len() as u64,
                 packets: job.packets(),
-                operations: job.elements.len() as u64,
+                operations,
                 window: u64::from(job.window.next_power_of_two()),
                 payload_bytes: job.payload_bytes,
-                element_bytes: job.op.dtype.bytes() as u32,
+                element_bytes: job.element_bytes(),
                 reliable: job.reliable,
             });
             // With fixed point, exponents take a round of each operation.
-            let rounds = job.packets().div_ceil(load.window) + 2 * job.elements.len() as u64;
+            let rounds = job.packets().div_ceil(load.window) + 2 * operations;
             let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.seldom_longer().as_ps() } else { 0 };
             scale.duration_ps =
                 scale.duration_ps.max(time(2 * job.packets() * load.incast, job.payload_bytes) + (rounds + load.steps) * round_trip);

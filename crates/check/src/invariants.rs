@@ -65,8 +65,9 @@ fn check_worker(
             blame(format!("operation {number}: {what}"));
         }
     }
-    if !dead && failed.is_none() && worker.operations.len() != job.elements.len() {
-        blame(format!("{} of {} operations were begun", worker.operations.len(), job.elements.len()));
+    let operations = job.operations().0.len();
+    if !dead && failed.is_none() && worker.operations.len() != operations {
+        blame(format!("{} of {operations} operations were begun", worker.operations.len()));
     }
     if recipe.demand == Demand::MustComplete
         && let Some(failure) = failed

@@ -40,5 +40,5 @@ pub use fanin_systems::Draw;
 pub use campaign::{Checks, Finding, Report, campaign, campaign_with, examine};
 pub use generate::{generate, generate_for};
 pub use invariants::violations;
-pub use recipe::{Demand, JobRecipe, Recipe};
+pub use recipe::{Demand, JobRecipe, Numbers, Recipe};
 pub use run::{Payloads, run, run_sampled};

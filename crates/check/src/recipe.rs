@@ -2,15 +2,30 @@
 
 use std::fmt;
 
-use fanin_core::{CollectiveKind, Duration, ElementOp, Instant, JobId, NodeId};
+use fanin_core::{Cells, CollectiveKind, Duration, ElementOp, Instant, JobId, NodeId, OrderFree, ReproducibleBy};
 use fanin_sim::engine::Pipeline;
 use fanin_sim::faults::{FaultPlan, LinkFault, TimedFault};
 use fanin_sim::limits::HostLimit;
 use fanin_sim::noise::Delay;
-use fanin_sim::scenario::Scenario;
+use fanin_sim::scenario::{CellPart, Contributions, Scenario};
 use fanin_sim::traffic::TrafficConfig;
 use fanin_sim::{JobSchedule, LinkSpeed, NetworkConfig, SetupError, Shape, Topology};
 use fanin_systems::{JobSpec, System};
+
+/// What the elements of a job are, in runs whose packets carry some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Numbers {
+    /// Small whole numbers, whose sums are exact.
+    #[default]
+    Whole,
+    /// Floats whose sums are rounded, differently for each order.
+    Rounded,
+    /// The same floats, summed by element as integers, in cells of a packet each.
+    OrderFree,
+}
+
+/// Elements that are summed by their exponents and integers at once.
+const CHUNK_ELEMENTS: u64 = 600;
 
 /// One job of a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,6 +38,8 @@ pub struct JobRecipe {
     pub system: System,
     /// Element type and operator; runs with census payloads use the length of its elements only.
     pub op: ElementOp,
+    /// What its elements are. All but whole numbers are sums of floats by allreduces of dense vectors.
+    pub numbers: Numbers,
     /// Payload of a full packet in bytes.
     pub payload_bytes: u32,
     /// Packets that a worker has under way at most.
@@ -58,7 +75,7 @@ impl JobRecipe {
             servers: &self.servers,
             system: self.system,
             op,
-            element_bytes: self.op.dtype.bytes() as u32,
+            element_bytes: self.element_bytes(),
             payload_bytes: self.payload_bytes,
             window: self.window,
             reliable: self.reliable,
@@ -67,6 +84,31 @@ impl JobRecipe {
             patience: self.patience,
             seed: self.seed,
         }
+    }
+
+    /// How its floats travel, where they are summed as integers; `None` also where a packet does not hold an integer.
+    pub fn cells(&self) -> Option<Cells> {
+        let sum = match OrderFree::of(self.op, self.hosts.len() as u32, ReproducibleBy::Element) {
+            Ok(OrderFree::ByElement(sum)) if self.numbers == Numbers::OrderFree => sum,
+            _ => return None,
+        };
+        Cells::new(sum, self.payload_bytes as usize)
+    }
+
+    /// Bytes of an element on the wire.
+    pub fn element_bytes(&self) -> u32 {
+        self.cells().map_or(self.op.dtype.bytes(), |cells| cells.bytes()) as u32
+    }
+
+    /// Length of each operation in elements on the wire, and what these are.
+    pub fn operations(&self) -> (Vec<u64>, Contributions) {
+        let Some(cells) = self.cells() else {
+            let numbers = if self.numbers == Numbers::Rounded { Contributions::Rounded } else { Contributions::Whole };
+            return (self.elements.clone(), numbers);
+        };
+        let parts = CellPart::all(&self.elements, CHUNK_ELEMENTS);
+        let elements = parts.iter().map(|part| cells.count(part.kind, part.elements)).collect();
+        (elements, Contributions::OrderFree { dtype: self.op.dtype, cells, parts: parts.into() })
     }
 
     /// Makes its operations of these kinds, and their vectors as long as that needs them: a barrier has none, and shares are equal.
@@ -82,17 +124,17 @@ impl JobRecipe {
 
     /// Bytes of all its vectors together, of one worker.
     pub fn bytes(&self) -> u64 {
-        self.elements.iter().sum::<u64>() * self.op.dtype.bytes() as u64
+        self.operations().0.iter().sum::<u64>() * u64::from(self.element_bytes())
     }
 
     /// Full packets that all its vectors make, of one worker.
     pub fn packets(&self) -> u64 {
-        let elements_per_packet = (u64::from(self.payload_bytes) / self.op.dtype.bytes() as u64).max(1);
+        let elements_per_packet = u64::from(self.payload_bytes / self.element_bytes()).max(1);
         let kinds = self.kinds.iter().copied().chain(std::iter::repeat(CollectiveKind::Allreduce));
         // No packet holds parts of two shares.
         let shares = |kind: CollectiveKind| u64::from(kind.shares(self.hosts.len() as u32));
-        let each =
-            self.elements.iter().zip(kinds).map(|(elements, kind)| (elements / shares(kind)).div_ceil(elements_per_packet) * shares(kind));
+        let (all, _) = self.operations();
+        let each = all.iter().zip(kinds).map(|(elements, kind)| (elements / shares(kind)).div_ceil(elements_per_packet) * shares(kind));
         each.sum()
     }
 }
@@ -136,18 +178,22 @@ pub struct Recipe {
 impl Recipe {
     /// The run as the simulator takes it.
     pub fn scenario(&self) -> Scenario {
-        let schedule = |job: &JobRecipe| JobSchedule {
-            elements: job.elements.clone(),
-            kinds: job.kinds.clone(),
-            element_bytes: job.op.dtype.bytes() as u32,
-            values: job.op.dtype,
-            sparsity: job.system.sparsity(),
-            indices: None,
-            start: job.start.clone(),
-            compute: None,
-            crash: None,
-            noise_probability: job.noise_probability,
-            noise_delay: job.noise_delay,
+        let schedule = |job: &JobRecipe| {
+            let (elements, contributions) = job.operations();
+            JobSchedule {
+                elements,
+                kinds: job.kinds.clone(),
+                element_bytes: job.element_bytes(),
+                contributions,
+                values: job.op.dtype,
+                sparsity: job.system.sparsity(),
+                indices: None,
+                start: job.start.clone(),
+                compute: None,
+                crash: None,
+                noise_probability: job.noise_probability,
+                noise_delay: job.noise_delay,
+            }
         };
         Scenario {
             network: self.network.clone(),
@@ -253,6 +299,9 @@ fn write_job(f: &mut fmt::Formatter<'_>, index: usize, job: &JobRecipe) -> fmt::
         writeln!(f, "job {index}: timeout first {}, at least {}, patience {}", job.rto_initial, job.rto_min, job.patience)?;
     } else {
         writeln!(f, "job {index}: no loss recovery")?;
+    }
+    if job.numbers != Numbers::Whole {
+        writeln!(f, "job {index}: elements {:?}", job.numbers)?;
     }
     if !job.kinds.is_empty() {
         writeln!(f, "job {index}: operations {:?}", job.kinds)?;

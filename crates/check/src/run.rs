@@ -22,7 +22,7 @@ impl Payloads for Census {
 
 impl Payloads for [u8] {
     fn operator(job: &JobRecipe) -> PayloadOp {
-        job.op.into()
+        job.cells().map_or_else(|| job.op.into(), |cells| cells.payload_op())
     }
 }
 

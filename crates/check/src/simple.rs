@@ -6,7 +6,7 @@ use fanin_sim::routing::Balancer;
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape};
 use fanin_systems::System;
 
-use crate::recipe::{Demand, JobRecipe, Recipe};
+use crate::recipe::{Demand, JobRecipe, Numbers, Recipe};
 
 /// 100 Gb/s, 300 ns.
 pub const LINK: LinkSpeed = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
@@ -20,6 +20,7 @@ impl Recipe {
             servers: Vec::new(),
             system,
             op: ElementOp::F32_SUM,
+            numbers: Numbers::Whole,
             payload_bytes: 256,
             window: 16,
             reliable: true,

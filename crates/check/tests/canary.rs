@@ -1,7 +1,7 @@
 //! Canary on simulated networks that lose nothing: whatever the topology, the timeouts, the size of the tables, the paths and the load, every
 //! sum is exact, every job completes, and when nothing moves any more no switch holds anything.
 
-use fanin_check::{Demand, Draw, JobRecipe, Payloads, Recipe, run, violations};
+use fanin_check::{Demand, Draw, JobRecipe, Numbers, Payloads, Recipe, run, violations};
 use fanin_core::{Census, CollectiveKind, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, Rank, Suspect};
 use fanin_protocols::canary::Planted;
 use fanin_sim::faults::{FaultPlan, TimedFault};
@@ -95,6 +95,7 @@ fn job(draw: &mut Draw, map: &NetworkMap) -> JobRecipe {
         hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),
         system,
         op,
+        numbers: Numbers::Whole,
         payload_bytes: payload_bytes as u32,
         window: if draw.percent(40) { UNLIMITED } else { draw.scaled(1, 1_024) as u32 },
         reliable: false,

@@ -1,13 +1,13 @@
 //! Every behaviour of small networks whose packets carry real elements, and not census weights.
 
-use crate::small::{BLOCK, assert_found, assert_holds, model, star, two_levels};
+use crate::small::{BLOCK, assert_found, assert_holds, assert_safe, model, star, two_levels};
 use fanin_check::model::{EXACT, Limits, NetworkModel};
 use fanin_core::payload::Density;
 use fanin_core::{
     CustomKernel, CustomLayout, CustomOp, DType, Duration, ElementOp, JobId, NetworkMap, NodeId, OpError, Operator, PayloadOp,
 };
 use fanin_protocols::tree::Planted;
-use fanin_systems::{AnyNode, BuildError, JobSpec, System};
+use fanin_systems::{AnyNode, BuildError, CanaryParameters, JobSpec, Placement, System};
 use stateright::{Checker, Model};
 
 const TREE: System = System::tree(1);
@@ -71,6 +71,23 @@ fn elements_take_the_same_ways_as_the_census() {
         ];
         println!("{name}: {states:?} states");
         assert!(states[0] == states[1] && states[0] > 500, "{name}: {states:?}");
+    }
+}
+
+/// What a sum of floats by element consists of: the largest exponents, and sums of integers.
+#[test]
+fn canary_reduces_exponents_and_integers_whatever_comes_first() {
+    for (dtype, operator) in [(DType::U8, Operator::Max), (DType::I32, Operator::Sum)] {
+        let op = ElementOp::new(dtype, operator).expect("they go together");
+        let parameters = CanaryParameters { descriptors: 1, placement: Placement::Static, ..CanaryParameters::default() };
+        for (name, network, limits) in [
+            ("star of 3", star(3), Limits::default()),
+            ("two levels", two_levels(), Limits { duplicates: 1, early_timeouts: 1, ..Limits::default() }),
+        ] {
+            let payload = (op.into(), dtype.bytes() as u32);
+            let model = model_of(network, System::Canary(parameters), payload, &[BLOCK + 1], limits).expect("the job fits the network");
+            assert_safe(&format!("canary, {name}, {operator} of {dtype}"), model, 100);
+        }
     }
 }
 

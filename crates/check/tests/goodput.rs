@@ -1,6 +1,6 @@
 //! What frame overhead leaves of a link's rate is an upper bound of goodput, and idle networks come close to it.
 
-use fanin_check::{Demand, JobRecipe, Recipe, run, violations};
+use fanin_check::{Demand, JobRecipe, Numbers, Recipe, run, violations};
 use fanin_core::{Census, DType, Duration, ElementOp, Instant, NodeId, Operator};
 use fanin_sim::faults::FaultPlan;
 use fanin_sim::routing::Balancer;
@@ -35,6 +35,7 @@ fn recipe(system: System, workers: u32, payload_bytes: u32, bytes: u64) -> Recip
             hosts: (0..workers).map(NodeId).collect(),
             system,
             op,
+            numbers: Numbers::Whole,
             payload_bytes,
             window: 512,
             reliable: true,

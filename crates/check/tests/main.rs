@@ -22,6 +22,7 @@ mod netreduce;
 mod planted;
 mod ps;
 mod regressions;
+mod reproducible;
 mod restarts;
 mod results;
 mod rina;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use fanin_check::{Demand, JobRecipe, Recipe, run};
+use fanin_check::{Demand, JobRecipe, Numbers, Recipe, run};
 use fanin_core::{
     Body, Census, Collective, DType, Duration, Egress, ElementOp, Event, Ingress, Instant, JobId, JobNodes, Node, NodeId, OpError,
     OperationId, Operator, Outcome, PacketKind, Piece, Placed, Tx, Worker,
@@ -159,6 +159,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
         hosts,
         system: System::canary(),
         op: ElementOp { dtype: DType::F32, operator: Operator::Sum },
+        numbers: Numbers::Whole,
         payload_bytes: BLOCK_BYTES as u32,
         window,
         reliable: false,

@@ -65,8 +65,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "message = \"4KiB\"",
         "message = \"4KiB\"\nmesage = 1",
-        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, file, workload, groups, local_rate, \
-         local_latency, collective, root_rank, copies, workers, servers, server_placement, placement, jobs_per_host, message, payload, element, operator, indices, operations, model, scale, iterations, \
+        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, file, workload, groups, across, chunks, local_rate, \
+         local_latency, collective, root_rank, copies, workers, servers, server_placement, placement, jobs_per_host, message, payload, element, reproducible, operator, indices, operations, model, scale, iterations, \
          tensor, compute, compute_spread, start, start_skew, arrivals, crash, noise, window, reliable, rto_initial, rto_min, patience, sum_order, trees",
     ),
     ("trees = 1", "trees = 0", "plan.toml:9: jobs[0].trees = 0: expected 1 to 1024"),
@@ -237,8 +237,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "\"tree\"\ntrees = 1",
         "\"canary\"\ntimeout_ps = 5",
-        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, file, workload, groups, local_rate, local_latency, \
-         collective, root_rank, copies, workers, servers, server_placement, placement, jobs_per_host, message, payload, element, operator, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
+        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, file, workload, groups, across, chunks, local_rate, local_latency, \
+         collective, root_rank, copies, workers, servers, server_placement, placement, jobs_per_host, message, payload, element, reproducible, operator, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
          crash, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
          fan_in, generations, hold, leader, leader_time, lifetime, scan, shared, table, timeout, timeout_max, timeout_min",
     ),

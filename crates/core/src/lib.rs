@@ -47,9 +47,9 @@ pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};
 pub use node::{Body, JobNodes, Node, Placed, SharedNode, Tx, Worker};
 pub use payload::{
-    BlockExponent, Census, CustomKernel, CustomLayout, CustomOp, DType, ElementOp, ElementSum, Extent, FixedPoint, IndexCoding, Length,
-    NotOrderFree, OpError, Operator, OrderFree, OrderedReduction, Pair, PairCut, PairFormat, Payload, PayloadOp, ReproducibleBy, ScaledSum,
-    Specials, TotalOrder, UnknownName,
+    BlockExponent, CellKind, Cells, Census, CustomKernel, CustomLayout, CustomOp, DType, ElementOp, ElementSum, Extent, FixedPoint,
+    IndexCoding, Length, NotOrderFree, OpError, Operator, OrderFree, OrderedReduction, Pair, PairCut, PairFormat, Payload, PayloadOp,
+    ReproducibleBy, ScaledSum, Specials, TotalOrder, UnknownName,
 };
 pub use replay::ReplayWindow;
 pub use time::{Duration, Instant};

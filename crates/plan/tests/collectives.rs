@@ -152,3 +152,87 @@ fn what_does_not_fit_is_refused_by_name() {
     let said = error(&format!("system = \"tree\"\ncollective = \"barrier\"\n{workload}"));
     assert!(said.contains("expected no collective beside it"), "{said}");
 }
+
+#[test]
+fn reproducible_sums_are_of_floats_and_send_exponents_and_integers() {
+    let job = "system = \"canary\"\nmessage = \"60000B\"\noperations = 2\n";
+    for (element, bytes_each) in [("f32", 5.0), ("f64", 10.0), ("f16", 5.0), ("bf16", 5.0)] {
+        let bytes = |more: &str, payload: &str| {
+            let record = records(&format!("{job}element = \"{element}\"\n{more}"), &[&format!("run.payload={payload}")]).remove(0);
+            assert_eq!((record.census.as_str(), &record.failure), ("exact", &None), "{element}");
+            let job = &record.jobs[0];
+            assert_eq!((job.operations, job.message_bytes), (2, 60_000), "{element}");
+            // Of the floats, over the time of exponents and integers.
+            let goodput = 60_000.0 * 8e-3 / job.completion_us.unwrap();
+            assert!((job.goodput_gbps.unwrap() - goodput).abs() < 0.02 * goodput, "{element}: {:?}", job.goodput_gbps);
+            record.link_bytes as f64
+        };
+        let width = if element == "f64" {
+            8.0
+        } else if element == "f32" {
+            4.0
+        } else {
+            2.0
+        };
+        let (plain, with) = (bytes("", "census"), bytes("reproducible = \"element\"", "census"));
+        assert_eq!(bytes("reproducible = \"element\"", "elements"), with, "{element}");
+        let ratio = with / plain / (bytes_each / width);
+        assert!((0.9..1.15).contains(&ratio), "{element}: {plain} bytes on links, and {with}");
+    }
+}
+
+#[test]
+fn reproducible_sums_train_and_are_refused_where_there_is_nothing_to_do() {
+    let job = "system = \"ring\"\nmessage = \"60000B\"\niterations = 3\ntensor = \"20000B\"\ncompute = \"5us\"\nreproducible = \"element\"";
+    let record = records(job, &["run.payload=elements"]).remove(0);
+    assert_eq!((record.census.as_str(), record.jobs[0].iterations_us.len(), record.jobs[0].operations), ("exact", 3, 9));
+    let refused = |job: &str| error(&format!("message = \"60000B\"\nreproducible = \"element\"\n{job}"));
+    let says = |job: &str, what: &str| assert!(refused(job).contains(what), "{}", refused(job));
+    says("system = \"atp\"\nfixed_point = true", "expected no such key beside fixed_point, with which sums are those of integers");
+    says("system = \"rina\"", "no such key with rina");
+    says("system = \"ring\"\nelement = \"i32\"", "no such key with element = \"i32\": sums of integers are the same in any order");
+    says("system = \"ring\"\ncollective = \"reduce-scatter\"", "no such key with another collective than all-reduce");
+    says("system = \"ring\"\npayload = \"4B\"", "jobs[0].payload = \"4B\": expected at least 5 bytes");
+    let block = error("system = \"ring\"\nmessage = \"60000B\"\nreproducible = \"block\"");
+    assert!(block.contains("jobs[0].reproducible = \"block\": expected \"element\""), "{block}");
+}
+
+#[test]
+fn pods_sum_inside_and_between_them_and_are_alike() {
+    let job = "system = \"canary\"\nmessage = \"60000B\"\noperations = 2\n";
+    let pods = |more: &str| records(&format!("{job}{more}"), &["jobs.0.placement=spread", "faults.links=[{ loss = 0.002 }]"]).remove(0);
+    for across in ["\"ring\"", "\"rina\"", "{ system = \"canary\", timeout = \"2us\" }", "\"exchange\""] {
+        let record = pods(&format!("across = {across}\nchunks = 3\n"));
+        assert_eq!((record.census.as_str(), &record.failure), ("exact", &None), "{across}");
+        let job = &record.jobs[0];
+        assert_eq!((job.operations, job.message_bytes, job.system), (2, 60_000, "canary"), "{across}");
+        let goodput = 60_000.0 * 8e-3 / job.completion_us.unwrap();
+        assert!((job.goodput_gbps.unwrap() - goodput).abs() < 1e-9, "{across}");
+        let steps: Vec<(String, u64)> =
+            job.workload.as_ref().unwrap().communication.iter().map(|way| (way.group.clone(), way.operations)).collect();
+        // Two pods of three workers: three chunks of two sums in each pod, and in each of the three groups across.
+        assert_eq!(steps.iter().map(|(_, count)| *count).sum::<u64>(), 12 + 18 + 12, "{steps:?}");
+    }
+    let refused = |more: &str| error(&format!("message = \"60000B\"\nacross = \"ring\"\n{more}"));
+    let says = |job: &str, what: &str| assert!(refused(job).contains(what), "{}", refused(job));
+    says("system = \"tree\"", "no such key with tree, but with canary, switchml or exchange: they have a reduce-scatter and an all-gather");
+    says("system = \"canary\"\nmodel = \"vgg16\"", "jobs[0].model = \"vgg16\": expected no such key beside across");
+    // Packed: four on the first leaf, two on the second.
+    says("system = \"canary\"", "as many in each and at least two: pods have 4, 2");
+    assert!(
+        error("system = \"canary\"\nmessage = \"60000B\"\nchunks = 2").contains("jobs[0].chunks = 2: expected no such key without across")
+    );
+    let servers = error("system = \"canary\"\nmessage = \"60000B\"\nacross = \"atp\"");
+    assert!(servers.contains("jobs[0].across = atp: expected ring, tree, canary"), "{servers}");
+}
+
+/// Who cannot go on says which step of which group it is, and whom it waits for.
+#[test]
+fn a_pod_that_loses_a_worker_fails_and_names_it() {
+    let job = "system = \"canary\"\nmessage = \"600000B\"\nacross = \"ring\"\npatience = \"2ms\"";
+    let dead = "faults.timed=[{ kind = \"host-dies\", rank = 5, from = \"5us\" }]";
+    let record = records(job, &["jobs.0.placement=spread", dead, "run.expect=failure"]).remove(0);
+    let failure = record.failure.expect("it cannot complete");
+    assert!(failure.contains("reduce") || failure.contains("across") || failure.contains("gather"), "{failure}");
+    assert!(failure.contains("rank"), "{failure}");
+}

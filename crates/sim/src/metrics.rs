@@ -398,6 +398,9 @@ pub struct Verdict {
     pub wrong: u64,
     /// The first of them, in words.
     pub first_wrong: Option<String>,
+    /// Of real elements that are not whole numbers: a hash of all ranks' results, the same for the same bits, whenever and in whichever order they
+    /// came.
+    pub results: u64,
 }
 
 impl Verdict {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fanin_core::payload::Sparsity;
-use fanin_core::{CollectiveKind, DType, Duration, Instant, JobId, NodeId, Role};
+use fanin_core::{CellKind, Cells, CollectiveKind, DType, Duration, Instant, JobId, NodeId, Role};
 
 use crate::faults::FaultPlan;
 use crate::flows::FlowConfig;
@@ -35,6 +35,80 @@ pub struct Compute {
     pub spread: f64,
 }
 
+/// What the real elements of a job's workers are. Payloads without elements have nothing to do with it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Contributions {
+    /// Small whole numbers, whose sums are exact in any order. Sums are compared bit by bit.
+    #[default]
+    Whole,
+    /// Floats of such different sizes that sums are rounded, differently for each order. Sums must be near the exact ones; their bits are in
+    /// [`Verdict::results`](crate::metrics::Verdict::results).
+    Rounded,
+    /// The same floats, summed by element as integers. The job's elements are cells, and each operation of the schedule is a part of a sum.
+    /// Sums are compared bit by bit with such sums that are computed apart.
+    OrderFree {
+        /// Type of the floats.
+        dtype: DType,
+        /// How they travel.
+        cells: Cells,
+        /// What each operation of the schedule is.
+        parts: Arc<[CellPart]>,
+    },
+}
+
+impl Contributions {
+    /// Whether they fit the job's schedule.
+    ///
+    /// # Errors
+    /// [`SetupError`] names the field.
+    pub(crate) fn check(&self, index: usize, job: &JobSchedule) -> Result<(), SetupError> {
+        let field = || format!("jobs[{index}].contributions");
+        let is_sum = |kind: &CollectiveKind| *kind == CollectiveKind::Allreduce;
+        if !matches!(self, Contributions::Whole) && !(job.kinds.iter().all(is_sum) && job.sparsity.is_none()) {
+            return Err(SetupError::new(field(), "floats", "allreduces of dense vectors only where sums are rounded"));
+        }
+        let Contributions::OrderFree { dtype, cells, parts } = self else { return Ok(()) };
+        let fits = |(elements, part): (&u64, &CellPart)| *elements == cells.count(part.kind, part.elements);
+        if !dtype.is_float() || job.element_bytes as usize != cells.bytes() {
+            return Err(SetupError::new(field(), format!("{} bytes", cells.bytes()), "floats in cells that are the job's elements"));
+        }
+        if parts.len() != job.elements.len() || !job.elements.iter().zip(&**parts).all(fits) {
+            return Err(SetupError::new(field(), format!("{} parts", parts.len()), "as many cells as each operation has elements"));
+        }
+        Ok(())
+    }
+}
+
+/// An operation of a job that sums by element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CellPart {
+    /// Which of the job's vectors it is a part of.
+    pub vector: u32,
+    /// What its cells hold. Integers come after the exponents of the same elements.
+    pub kind: CellKind,
+    /// The first element.
+    pub first: u64,
+    /// How many.
+    pub elements: u64,
+}
+
+impl CellPart {
+    /// The operations that sum vectors of so many elements, one after the other, each in chunks of `chunk` elements: exponents of a chunk, then its
+    /// integers, as the communicator does.
+    pub fn all(vectors: &[u64], chunk: u64) -> Vec<CellPart> {
+        let (chunk, mut parts) = (chunk.max(1), Vec::new());
+        for (vector, elements) in (0..).zip(vectors) {
+            // A vector of no elements is summed, too.
+            for number in 0..elements.div_ceil(chunk).max(1) {
+                let first = number * chunk;
+                let elements = (elements - first).min(chunk);
+                parts.extend([CellKind::Exponents, CellKind::Integers].map(|kind| CellPart { vector, kind, first, elements }));
+            }
+        }
+        parts
+    }
+}
+
 /// What a job does.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobSchedule {
@@ -44,6 +118,8 @@ pub struct JobSchedule {
     pub kinds: Vec<CollectiveKind>,
     /// Bytes of an element on the wire.
     pub element_bytes: u32,
+    /// What elements are, where packets carry some.
+    pub contributions: Contributions,
     /// What values of sparse vectors are of, where the job brings its operator along.
     pub values: DType,
     /// Where vectors are sparse: at which indices workers have something. Packets of such jobs carry elements.

@@ -4,6 +4,7 @@
 //! and elements compare each delivered piece with the value that it must have, computed apart from any protocol.
 
 mod elements;
+mod order_free;
 mod sparse;
 
 use fanin_core::hash::mix;
@@ -11,6 +12,7 @@ use fanin_core::payload::{census_key, weight};
 use fanin_core::{Census, Collective, CollectiveKind, JobId, Length, OpError, OperationId, Pair, Payload, Piece, Rank};
 
 pub use elements::{ElementVectors, expected_elements, test_elements};
+pub use order_free::rounded_elements;
 pub use sparse::test_pairs;
 
 use crate::metrics::Verdict;
@@ -664,6 +666,7 @@ impl Vectors<Census> for CensusVectors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Contributions;
     use fanin_core::{DType, Duration, Instant};
 
     const ELEMENTS: u64 = 30;
@@ -678,6 +681,7 @@ mod tests {
             elements: vec![elements],
             kinds: vec![kind],
             element_bytes: 4,
+            contributions: Contributions::Whole,
             values: DType::I32,
             sparsity: None,
             indices: None,

@@ -27,7 +27,9 @@ pub use dtype::{DType, ElementOp, Operator, UnknownName, Unsupported};
 pub use elements::ElementAcc;
 pub use fixed_point::{BlockExponent, FixedPoint};
 pub use length::Length;
-pub use order_free::{BLOCK_ELEMENTS, ElementSum, NotOrderFree, OrderFree, ReproducibleBy, ScaledSum, Specials, TotalOrder};
+pub use order_free::{
+    BLOCK_ELEMENTS, CellKind, Cells, ElementSum, NotOrderFree, OrderFree, ReproducibleBy, ScaledSum, Specials, TotalOrder,
+};
 pub use ordered::OrderedReduction;
 pub use pairs::{BitsReduction, Pair, PairFormat};
 pub use sparse::{CensusPairs, Density};

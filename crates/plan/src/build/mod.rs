@@ -24,7 +24,7 @@ use crate::jobs::placement::{Free, apply_operator, place_jobs};
 use crate::jobs::training::{arrivals, check, driven, schedule, starts};
 use crate::jobs::workload::keys::check_keys;
 use crate::jobs::workload::lanes::{Lanes, PreparedProgram, lanes};
-use crate::jobs::{PreparedJob, aggregators, beside, collective, indices, size};
+use crate::jobs::{PreparedJob, aggregators, beside, collective, indices, pods, reproducible, size};
 use crate::network::file::Capability;
 use crate::network::processor::{check_working_memory, processing};
 use crate::network::{capabilities, forwarding, hardware, network, rates};
@@ -63,6 +63,8 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
     placed.iter_mut().try_for_each(|job| collective::apply(&refuse, job))?;
+    placed.iter_mut().try_for_each(|job| reproducible::apply(&refuse, job))?;
+    placed.iter_mut().try_for_each(|job| pods::apply(&refuse, &topology.map, job))?;
     follow_network(&topology, &mut placed);
     if let Some(keys) = &hardware {
         hardware::scan(keys, &mut placed, true);
@@ -102,6 +104,9 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     }
     if series_interval_with(setup, &programs) {
         return Err(refuse.at("run.series_interval", "no such key beside a job with a workload, whose groups come and go"));
+    }
+    if run.series_interval.is_some() && placed.iter().any(|job| job.cells.is_some()) {
+        return Err(refuse.at("run.series_interval", "no such key beside reproducible: a series would count exponents and integers"));
     }
     if placed.is_empty() && programs.is_empty() {
         check_without_jobs(&refuse, &traffic, &flows)?;

@@ -10,6 +10,8 @@
 //! | [`workload`] | jobs whose ranks do what a workload says |
 //! | [`aggregators`] | what jobs have of the switches' memory |
 //! | [`operators`] | operators that jobs bring along, tried before a plan is run |
+//! | [`pods`] | one system inside of pods, and another between them |
+//! | [`reproducible`] | floats that are summed as integers |
 //! | [`indices`] | indices of sparse vectors from a file |
 //! | [`beside`] | what there is beside the jobs: background flows, limits of hosts |
 //! | [`faults`] | names in fault plans become nodes |
@@ -22,7 +24,9 @@ pub mod faults;
 pub mod indices;
 pub mod operators;
 pub mod placement;
+pub mod pods;
 mod prepared;
+pub mod reproducible;
 pub mod rows;
 pub mod size;
 pub mod training;

@@ -220,6 +220,7 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
                 op: ElementOp { dtype: job.common.element.dtype(), operator: Operator::Sum },
                 operator: None,
                 faults: Faults::default(),
+                cells: None,
                 indices: None,
                 settings: job.clone(),
                 table: refuse.tree.closest(&parse_path(&format!("jobs.{entry}"))).clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fanin_core::{ElementOp, JobId, NodeId, PayloadOp};
+use fanin_core::{Cells, ElementOp, JobId, NodeId, PayloadOp};
 use fanin_operator::{CustomOperator, Faults};
 use fanin_systems::{JobSpec, LongestWay, System};
 
@@ -31,6 +31,8 @@ pub struct PreparedJob {
     pub operator: Option<CustomOperator>,
     /// Where that says why it failed.
     pub faults: Faults,
+    /// Where floats are summed as integers: how these travel.
+    pub cells: Option<Cells>,
     /// Indices at which each rank has something, where they are given.
     pub indices: Option<Indices>,
     /// What the plan says of it.
@@ -64,7 +66,7 @@ impl PreparedJob {
         self.system = change(self.system, &|key| given(own, key));
         let groups = self.table.get("groups");
         for (name, system) in &mut self.settings.groups {
-            let table = groups.and_then(|groups| groups.get(name));
+            let table = groups.and_then(|groups| groups.get(name)).or_else(|| self.table.get("across"));
             *system = change(*system, &|key| given(table, key));
         }
     }
@@ -77,7 +79,15 @@ impl PreparedJob {
 
     /// What real elements are reduced by.
     pub fn payload_op(&self) -> PayloadOp {
+        if let Some(cells) = self.cells {
+            return cells.payload_op();
+        }
         self.operator.as_ref().map_or_else(|| self.op.into(), |operator| operator.payload_op(&self.faults))
+    }
+
+    /// Bytes of an element on the wire.
+    pub fn wire_bytes(&self) -> u32 {
+        self.cells.map_or(self.op.dtype.bytes(), |cells| cells.bytes()) as u32
     }
 
     /// As its system has it, but for its number and its seed.
@@ -89,7 +99,7 @@ impl PreparedJob {
             servers: &self.servers,
             system: self.system,
             op,
-            element_bytes: self.op.dtype.bytes() as u32,
+            element_bytes: self.wire_bytes(),
             payload_bytes: common.payload.0 as u32,
             window: common.window.0,
             reliable: common.reliable,

@@ -8,6 +8,7 @@ use fanin_systems::JobSpec;
 
 use super::collective::{kind_of, vectors_in_all};
 use super::prepared::PreparedJob;
+use super::reproducible;
 use crate::reading::size::RUN_BYTES_MAX;
 use crate::reading::units::bytes_about;
 use crate::reading::{PlanError, Refuse};
@@ -81,7 +82,8 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
     let element_bytes = job.op.dtype.bytes() as u64;
     let (workers, payload) = (job.hosts.len() as u64, common.payload.0.max(1));
     let (message, operations) = (common.message_bytes(element_bytes), common.operation_count(element_bytes));
-    let blocks = message.div_ceil(payload).saturating_mul(u64::from(common.iteration_count())).saturating_mul(common.operations.0.into());
+    let on_wire = job.cells.map_or(message, |cells| message / element_bytes * reproducible::bytes_per_element(&cells));
+    let blocks = on_wire.div_ceil(payload).saturating_mul(u64::from(common.iteration_count())).saturating_mul(common.operations.0.into());
     // What is beyond all bounds by itself is refused for that.
     let spec = JobSpec { window: job.settings.common.window.0.min(WINDOW_MAX), ..job.spec(()) };
     let window = u64::from(spec.window).min(blocks.max(1)).next_power_of_two();
@@ -95,7 +97,8 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
     let of_window = workers.saturating_mul(window).saturating_mul(SLOT_BYTES);
     let of_slots = slots.saturating_mul(SLOT_BYTES + kept);
     let key = common.operations_key();
-    let of_operations = operations.saturating_mul(workers.saturating_mul(OPERATION_BYTES) + 8);
+    let parts_each = if job.cells.is_some() { 2 } else { 1 };
+    let of_operations = (operations * parts_each).saturating_mul(workers.saturating_mul(OPERATION_BYTES) + 8);
     let part = |key: &str, bytes: u64, what: String| Part { path: path(key), bytes, what, shared: None };
     let mut parts = vec![
         part("workers", workers * WORKER_BYTES, format!("{workers} workers")),

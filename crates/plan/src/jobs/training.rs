@@ -2,11 +2,12 @@
 
 use fanin_core::{CollectiveKind, Duration, Instant};
 use fanin_sim::random::{Purpose, Random};
+use fanin_sim::scenario::Contributions;
 use fanin_sim::{Compute, JobSchedule};
 use fanin_workload::CollectiveKind as Word;
 
-use super::collective;
 use super::prepared::PreparedJob;
+use super::{collective, reproducible};
 use crate::reading::units::Time;
 use crate::reading::{PlanError, Refuse};
 use crate::schema::{JobKeys, Model};
@@ -84,11 +85,16 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
     if !kinds.is_empty() {
         collective::check_operation(refuse, job, in_all(0))?;
     }
+    let lengths: Vec<u64> = (0..total).map(|operation| in_all(operation % operations)).collect();
+    let (elements, contributions) = reproducible::operations(refuse, job, lengths, OPERATIONS_MAX)?;
+    // All parts of an iteration's sums.
+    let operations = elements.len() as u64 / (total / operations).max(1);
     let compute = Compute { operations: operations as u32, mean: common.compute_mean(), spread: common.compute_spread.0 };
     Ok(JobSchedule {
-        elements: (0..total).map(|operation| in_all(operation % operations)).collect(),
+        elements,
         kinds,
-        element_bytes: element_bytes as u32,
+        element_bytes: job.wire_bytes(),
+        contributions,
         values: job.op.dtype,
         sparsity: job.system.sparsity(),
         indices: job.indices.clone(),
@@ -115,6 +121,7 @@ pub fn driven(job: &PreparedJob) -> JobSchedule {
         elements: Vec::new(),
         kinds: Vec::new(),
         element_bytes: job.op.dtype.bytes() as u32,
+        contributions: Contributions::Whole,
         values: job.op.dtype,
         sparsity: None,
         indices: None,

@@ -275,8 +275,10 @@ fn read_job(file: &str, tree: &Tree, index: usize) -> Result<Job, PlanError> {
     let own = part(|key| key == "system" || !JOB_KEYS.contains(&key));
     let system = read_system(file, &own, &base, JOB_KEYS)?;
     let groups = tree.get("groups").map_or(Ok(Vec::new()), |groups| read_groups(file, groups, index))?;
-    let common = read::<JobKeys>(file, &part(|key| JOB_KEYS.contains(&key) && key != "groups"), &base)?;
-    Ok(Job { system, common, groups, workload: None })
+    let common = read::<JobKeys>(file, &part(|key| JOB_KEYS.contains(&key) && !["groups", "across"].contains(&key)), &base)?;
+    let across =
+        tree.get("across").map(|across| read_named(file, across, [&base[..], &[Step::Key("across".into())]].concat())).transpose()?;
+    Ok(Job { system, common, groups, across, workload: None })
 }
 
 /// Systems of a workload's groups: by name, each as a system's name or as a table with its keys.
@@ -288,14 +290,19 @@ fn read_groups(file: &str, tree: &Tree, index: usize) -> Result<Vec<(String, Sys
     };
     let one = |(key, value): &(Key, Tree)| {
         let base: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
-        let table = match &value.kind {
-            Kind::Text(_) => {
-                let name = Key { name: "system".into(), origin: value.origin.clone() };
-                Tree { kind: Kind::Table(vec![(name, value.clone())]), origin: value.origin.clone() }
-            }
-            _ => value.clone(),
-        };
-        Ok((key.name.clone(), read_system(file, &table, &base, &["system"])?))
+        Ok((key.name.clone(), read_named(file, value, base)?))
     };
     entries.iter().map(one).collect()
+}
+
+/// A system by its name, or as a table with its keys.
+fn read_named(file: &str, value: &Tree, base: Vec<Step>) -> Result<System, PlanError> {
+    let table = match &value.kind {
+        Kind::Text(_) => {
+            let name = Key { name: "system".into(), origin: value.origin.clone() };
+            Tree { kind: Kind::Table(vec![(name, value.clone())]), origin: value.origin.clone() }
+        }
+        _ => value.clone(),
+    };
+    read_system(file, &table, &base, &["system"])
 }

@@ -14,6 +14,9 @@ use crate::build::Prepared;
 /// machines: the delays of four links, and a frame that waits to be whole at three of their ends. (The fourth is in the bandwidth.)
 pub fn completion_us(prepared: &Prepared) -> Option<f64> {
     let [job] = prepared.jobs.as_slice() else { return None };
+    if job.cells.is_some() {
+        return None;
+    }
     let (System::Machines(parameters), [schedule]) = (job.system, prepared.scenario.jobs.as_slice()) else { return None };
     let Shape::FatTree2 { host_link, fabric_link, .. } = prepared.scenario.network.shape else { return None };
     let leaf = |host: &NodeId| prepared.topology.map.leaf_of(*host).map(|leaf| leaf.node);

@@ -16,8 +16,8 @@ use super::percentiles::{Percentiles, median};
 use super::record::{DeathRecord, JobRecord, LinkRecord, ManyJobs, RunRecord};
 use super::workload::record as workload_record;
 use crate::build::{Listed, Prepared};
-use crate::jobs::PreparedJob;
 use crate::jobs::collective::{kind_of, vectors_in_all};
+use crate::jobs::{PreparedJob, reproducible};
 use crate::schema::PayloadName;
 
 /// The records of the plan's jobs, in their order.
@@ -314,7 +314,7 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         .collect();
     let mut times: Vec<f64> = workers_us.iter().filter_map(|(_, time)| *time).collect();
     times.sort_by(f64::total_cmp);
-    let phases = Times::of(ran, prepared.scenario.jobs[number].compute.map(|compute| compute.operations));
+    let phases = Times::of(ran, reproducible::sums_of_iteration(&prepared.scenario.jobs[number]));
     JobRecord {
         servers: job.servers.len() as u32,
         slots_mean: slots.slots_mean(),
@@ -364,6 +364,11 @@ fn program_record(number: usize, result: &RunResult, prepared: &Prepared) -> Job
     lanes().for_each(|lane| tallies.add(&result.tallies[lane]));
     let workload = workload_record::record(program, ran);
     let (head, us) = (&program.head, |at: Instant| at.since(Instant::ZERO).as_us_f64());
+    // What pods do are allreduces, one after the other.
+    let sums = head.settings.across.map(|_| head.settings.common.operations.0);
+    let message_bytes = sums.map_or(0, |_| head.settings.common.message_bytes(head.op.dtype.bytes() as u64));
+    let operations = sums.unwrap_or_else(|| program.job.lanes.iter().map(|lane| lane.operations.len() as u32).sum());
+    let completion_us = sums.and_then(|sums| Some(workload_record::total_us(program, ran)? / f64::from(sums)));
     JobRecord {
         entry: head.listed,
         system: head.system.name(),
@@ -371,10 +376,10 @@ fn program_record(number: usize, result: &RunResult, prepared: &Prepared) -> Job
         ran: None,
         workers: head.hosts.len() as u32,
         operator: None,
-        message_bytes: 0,
-        operations: program.job.lanes.iter().map(|lane| lane.operations.len() as u32).sum(),
-        completion_us: None,
-        goodput_gbps: None,
+        message_bytes,
+        operations,
+        completion_us,
+        goodput_gbps: completion_us.map(|us| message_bytes as f64 * 8.0 / us / 1e3).filter(|_| message_bytes > 0),
         servers: head.servers.len() as u32,
         slots_mean: lanes().map(|lane| result.job_slots[lane].slots_mean()).sum(),
         slots_peak: lanes().map(|lane| result.job_slots[lane].slots_peak).sum(),

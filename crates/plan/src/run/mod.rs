@@ -21,7 +21,7 @@ use fanin_systems::AnyHeader;
 use rayon::prelude::*;
 
 use crate::build::Prepared;
-use crate::jobs::PreparedJob;
+use crate::jobs::{PreparedJob, reproducible};
 use crate::plan::size::Results;
 use crate::plan::{Plan, Point, idle};
 use crate::reading::PlanError;
@@ -220,6 +220,7 @@ fn result(prepared: &Prepared, point: &Point) -> Result<RunResult, PlanError> {
         let error = SetupError::new(format!("jobs[{}].operator", job.entry), name, format!("an operator that does not fail: {fault}"));
         return Err(prepared.refuse(&error));
     }
+    prepared.scenario.jobs.iter().zip(&mut result.jobs).for_each(|(schedule, ran)| reproducible::collect(schedule, ran));
     for (job, ran) in prepared.jobs.iter().zip(&mut result.jobs).filter(|(job, _)| job.system.goes_on_without_workers()) {
         let timed = &prepared.scenario.faults.timed;
         let dead = |host: NodeId| timed.iter().any(|fault| matches!(fault, TimedFault::HostDies { host: dead, .. } if *dead == host));

@@ -22,6 +22,8 @@ pub const JOB_KEYS: &[&str] = &[
     FILE_KEY,
     "workload",
     "groups",
+    "across",
+    "chunks",
     "local_rate",
     "local_latency",
     "collective",
@@ -35,6 +37,7 @@ pub const JOB_KEYS: &[&str] = &[
     "message",
     "payload",
     "element",
+    "reproducible",
     "operator",
     "indices",
     "operations",
@@ -65,7 +68,9 @@ pub struct Job {
     pub common: JobKeys,
     /// With a workload: systems of its groups, by name, where they differ.
     pub groups: Vec<(String, System)>,
-    /// What the job does, where a workload says it.
+    /// Where the job's hosts are divided into pods, in which `system` sums: what sums between them.
+    pub across: Option<System>,
+    /// What the job does, where a workload says it, or pods do.
     pub workload: Option<Arc<Source>>,
 }
 
@@ -89,6 +94,9 @@ pub struct JobKeys {
     pub jobs_per_host: Count,
     /// What ranks compute and communicate, in place of one vector: a workload's file, or a model.
     pub workload: Option<WorkloadFrom>,
+    /// With pods: into how many chunks a vector is cut, which follow each other from step to step; [`CHUNKS`](crate::jobs::pods::CHUNKS) where it is
+    /// not given.
+    pub chunks: Option<Count>,
     /// With a workload: rate of a rank's link to the others of its host.
     #[serde(default = "local_rate_default")]
     pub local_rate: Rate,
@@ -108,6 +116,9 @@ pub struct JobKeys {
     /// Element type.
     #[serde(default)]
     pub element: Element,
+    /// Sums of floats have the same bits whatever the order and the tree: as integers, each on a grid of its own, as by `FANIN_REPRODUCIBLE=element`.
+    /// Goodput is that of the floats.
+    pub reproducible: Option<Reproducible>,
     /// Sparse vectors: what values at the same index are reduced by, a built-in operator or the file of one of the job's own (`*.wasm`), from the
     /// plan's folder on; sums where it is not given.
     pub operator: Option<String>,
@@ -246,6 +257,14 @@ impl Element {
             Element::U8 => DType::U8,
         }
     }
+}
+
+/// How sums of floats are made to have the same bits in every order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reproducible {
+    /// As integers, each element on a grid of its own.
+    Element,
 }
 
 /// NVLink of the fourth generation (H100): 900 GB/s, half of it each way (NVIDIA H100 Tensor Core GPU datasheet).

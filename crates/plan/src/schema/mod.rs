@@ -32,7 +32,7 @@ mod workloads;
 pub use beside::{Flow, Limit, LimitHosts, Member, Place, Step};
 pub use faults::{Faults, KindName, LinkFaults, Links, Timed, TimedKind};
 pub use hardware::{Hardware, HardwareKeys, HardwareName};
-pub use jobs::{Element, FILE_KEY, JOB_KEYS, Job, JobKeys, Placement, ServerPlacement, Servers, Workers};
+pub use jobs::{Element, FILE_KEY, JOB_KEYS, Job, JobKeys, Placement, Reproducible, ServerPlacement, Servers, Workers};
 pub use models::Model;
 pub use named::{PatternName, Routing};
 pub use network::{

@@ -32,6 +32,7 @@ fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), Set
     }
     for (index, job) in scenario.jobs.iter().enumerate() {
         job.noise_delay.check(&format!("jobs[{index}].noise.delay"))?;
+        job.contributions.check(index, job)?;
         let Some(compute) = &job.compute else { continue };
         if compute.operations == 0 || !(0.0..=1.0).contains(&compute.spread) {
             return Err(SetupError::new(format!("jobs[{index}].compute"), compute.spread, "a spread from 0 to 1, and 1 operation or more"));

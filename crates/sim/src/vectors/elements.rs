@@ -2,12 +2,13 @@
 
 use fanin_core::hash::mix;
 use fanin_core::payload::census_key;
-use fanin_core::{Collective, DType, ElementOp, JobId, OpError, OperationId, Operator, Pair, PayloadOp, Piece, Rank};
+use fanin_core::{CellKind, Collective, DType, ElementOp, JobId, OpError, OperationId, Operator, Pair, PayloadOp, Piece, Rank};
 
+use super::order_free;
 use super::sparse::SparseVectors;
 use super::{Agreed, Progress, Simulated, Vectors};
 use crate::metrics::Verdict;
-use crate::scenario::JobSchedule;
+use crate::scenario::{Contributions, JobSchedule};
 
 /// Real elements of all workers, and the oracle: for tests.
 #[derive(Clone, Debug)]
@@ -18,10 +19,25 @@ pub struct ElementVectors {
     built_in: Vec<ElementOp>,
     /// By job, where its vectors are sparse.
     sparse: Vec<Option<SparseVectors>>,
+    /// By job, what its elements are.
+    contributions: Vec<Contributions>,
+    /// By job, what an operation must give, so that it is computed once for all workers.
+    known: Vec<Option<Known>>,
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
+    /// By worker, where floats are summed as integers: the exponents that these have been made with.
+    exponents: Vec<Vec<u8>>,
     agreed: Agreed,
     verdict: Verdict,
+}
+
+/// What an operation of a job must give those who get all of it.
+#[derive(Clone, Debug)]
+struct Known {
+    operation: OperationId,
+    /// Whom it lacks.
+    without: Vec<Rank>,
+    bytes: Vec<u8>,
 }
 
 impl Simulated for [u8] {
@@ -101,12 +117,84 @@ impl ElementVectors {
         Ok(start..start + progress.bytes(piece))
     }
 
-    fn expected(&self, worker: u32) -> Vec<u8> {
+    /// What the running operation of a worker's job must give; for floats whose sums are rounded, nothing.
+    fn expected(&mut self, worker: u32) -> &[u8] {
         let progress = &self.workers[worker as usize];
         let (operation, elements) = progress.running.unwrap_or_default();
-        let collective = Collective { kind: progress.kind, ..Collective::allreduce(operation, elements) };
-        expected_of(self.built_in[progress.job.index()], progress.job, &collective, progress.workers, &progress.excluded)
+        let known = &mut self.known[progress.job.index()];
+        if !known.as_ref().is_some_and(|known| known.operation == operation && known.without == progress.excluded) {
+            let bytes = match &self.contributions[progress.job.index()] {
+                Contributions::Whole => {
+                    let collective = Collective { kind: progress.kind, ..Collective::allreduce(operation, elements) };
+                    expected_of(self.built_in[progress.job.index()], progress.job, &collective, progress.workers, &progress.excluded)
+                }
+                Contributions::Rounded => Vec::new(),
+                Contributions::OrderFree { dtype, cells, parts } => {
+                    let part = &parts[operation.index()];
+                    let keys = keys(progress, OperationId(part.vector));
+                    match part.kind {
+                        CellKind::Exponents => order_free::largest_exponents(*dtype, cells, &keys, part),
+                        CellKind::Integers => order_free::sums(*dtype, &keys, progress.workers, part),
+                    }
+                }
+            };
+            *known = Some(Known { operation, without: progress.excluded.clone(), bytes });
+        }
+        known.as_ref().map_or(&[], |known| &known.bytes)
     }
+
+    /// A worker's contribution to the operation that it begins.
+    fn contribution(&mut self, worker: u32, collective: &Collective) -> Vec<u8> {
+        let progress = &self.workers[worker as usize];
+        let (job, rank) = (progress.job, progress.rank);
+        let op = self.built_in[job.index()];
+        match &self.contributions[job.index()] {
+            Contributions::Whole => test_elements(op, job, collective.operation, rank, collective.elements),
+            Contributions::Rounded => order_free::rounded_elements(op.dtype, (job, collective.operation), rank, 0, collective.elements),
+            Contributions::OrderFree { dtype, cells, parts } => {
+                let part = &parts[collective.operation.index()];
+                let of = (job, OperationId(part.vector));
+                let floats = order_free::rounded_elements(*dtype, of, rank, part.first, part.elements);
+                // What the operation before has given this worker.
+                let exponents = &mut self.exponents[worker as usize];
+                *exponents = cells.unpack(CellKind::Exponents, &self.outputs[worker as usize], part.elements as usize);
+                order_free::contribution(*dtype, cells, &floats, part, exponents)
+            }
+        }
+    }
+
+    /// What a worker has in the end of what it is to get, as its user sees it: floats where cells were summed.
+    fn result(&self, worker: u32) -> Vec<u8> {
+        let progress = &self.workers[worker as usize];
+        let Contributions::OrderFree { dtype, cells, parts } = &self.contributions[progress.job.index()] else {
+            let (received, bytes) = (progress.received(), progress.element_bytes as usize);
+            return self.outputs[worker as usize][received.start as usize * bytes..received.end as usize * bytes].to_vec();
+        };
+        let (operation, _) = progress.running.unwrap_or_default();
+        let (part, output) = (&parts[operation.index()], &self.outputs[worker as usize]);
+        if part.kind == CellKind::Exponents {
+            return output.clone();
+        }
+        // Those that the integers were made with.
+        let exponents = &self.exponents[worker as usize];
+        let mut floats = vec![0; part.elements as usize * dtype.bytes()];
+        cells.sum().dequantise(exponents, &cells.unpack(part.kind, output, part.elements as usize), &mut floats);
+        floats
+    }
+}
+
+/// Keys of all ranks' vectors but those that are left out.
+fn keys(progress: &Progress, vector: OperationId) -> Vec<u64> {
+    let ranks = (0..progress.workers).map(Rank).filter(|rank| !progress.excluded.contains(rank));
+    ranks.map(|rank| census_key(progress.job, vector, rank)).collect()
+}
+
+/// Whether sums of rounded floats are as near to the exact ones as any order makes them.
+fn is_near(dtype: DType, keys: &[u64], floats: &[u8]) -> bool {
+    floats.chunks(dtype.bytes()).zip(0..).all(|(bytes, index)| {
+        let (sum, off) = order_free::exact(dtype, keys, index);
+        (dtype.read_f64(bytes) - sum).abs() <= off
+    })
 }
 
 impl Vectors<[u8]> for ElementVectors {
@@ -120,6 +208,9 @@ impl Vectors<[u8]> for ElementVectors {
             sparse: jobs.iter().zip(operators).map(sparse).collect(),
             built_in: jobs.iter().zip(operators).map(of).collect(),
             operators: operators.to_vec(),
+            contributions: jobs.iter().map(|job| job.contributions.clone()).collect(),
+            known: vec![None; jobs.len()],
+            exponents: vec![Vec::new(); workers.len()],
             inputs: vec![Vec::new(); workers.len()],
             outputs: vec![Vec::new(); workers.len()],
             workers,
@@ -138,8 +229,7 @@ impl Vectors<[u8]> for ElementVectors {
         if self.sparse[progress.job.index()].is_some() {
             return;
         }
-        let op = self.built_in[progress.job.index()];
-        let input = test_elements(op, progress.job, collective.operation, progress.rank, collective.elements);
+        let input = self.contribution(worker, collective);
         self.outputs[worker as usize] = vec![0; input.len()];
         self.inputs[worker as usize] = input;
     }
@@ -156,9 +246,18 @@ impl Vectors<[u8]> for ElementVectors {
 
     fn fold(&mut self, worker: u32, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
         let range = self.range(worker, piece)?;
-        let op = self.built_in[self.workers[worker as usize].job.index()];
-        let input = &self.inputs[worker as usize][range.clone()];
-        op.combine(&mut self.outputs[worker as usize][range], payload, input)
+        let job = self.workers[worker as usize].job.index();
+        let (input, output) = (&self.inputs[worker as usize][range.clone()], &mut self.outputs[worker as usize][range]);
+        match &mut self.operators[job] {
+            PayloadOp::BuiltIn(op) => op.combine(output, payload, input),
+            PayloadOp::Custom(op) => {
+                if payload.len() != output.len() {
+                    return Err(OpError::Length { expected: output.len(), got: payload.len() });
+                }
+                op.0.begin(output, payload)?;
+                op.0.combine(output, input)
+            }
+        }
     }
 
     fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&[u8]>) -> Result<(), OpError> {
@@ -195,12 +294,22 @@ impl Vectors<[u8]> for ElementVectors {
         if self.sparse[progress.job.index()].is_some() {
             return progress.finish(&mut self.agreed, &mut self.verdict);
         }
-        let expected = self.expected(worker);
-        let progress = &mut self.workers[worker as usize];
-        let received = progress.received();
+        let result = self.result(worker);
+        let progress = &self.workers[worker as usize];
+        let (job, received) = (progress.job.index(), progress.received());
+        let (operation, _) = progress.running.unwrap_or_default();
         let bytes = progress.element_bytes as usize;
-        let received = received.start as usize * bytes..received.end as usize * bytes;
-        if self.outputs[worker as usize][received.clone()] != expected[received] {
+        let is_right = match &self.contributions[job] {
+            Contributions::Whole => result == self.expected(worker)[received.start as usize * bytes..received.end as usize * bytes],
+            Contributions::Rounded => is_near(self.built_in[job].dtype, &keys(progress, operation), &result),
+            Contributions::OrderFree { .. } => result == self.expected(worker),
+        };
+        if !matches!(self.contributions[job], Contributions::Whole) {
+            let hash = result.iter().fold(u64::from(operation.0), |hash, byte| mix(hash, u64::from(*byte)));
+            self.verdict.results = self.verdict.results.wrapping_add(mix(u64::from(worker), hash));
+        }
+        let progress = &mut self.workers[worker as usize];
+        if !is_right {
             self.verdict.blame(|| format!("{}: the result is not the sum of all vectors", progress.describe()));
         }
         progress.finish(&mut self.agreed, &mut self.verdict);

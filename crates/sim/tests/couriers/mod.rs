@@ -250,6 +250,7 @@ impl Run {
             elements: vec![16_000],
             kinds: Vec::new(),
             element_bytes: ELEMENT_BYTES,
+            contributions: fanin_sim::scenario::Contributions::Whole,
             values: fanin_core::DType::I32,
             sparsity: None,
             indices: None,

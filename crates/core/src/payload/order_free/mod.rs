@@ -13,6 +13,7 @@
 //! All other reductions do not depend on the order as they are. Nothing is asked of what reduces the integers: a tree, a ring, shared memory or
 //! switches that change in the middle of it (Canary). A tree of a fixed shape is the other way (`flare 4.3`), and needs one.
 
+mod cells;
 mod element_sum;
 mod scaled;
 mod special;
@@ -24,6 +25,7 @@ mod element_tests;
 #[cfg(test)]
 mod tests;
 
+pub use cells::{CellKind, Cells};
 pub use element_sum::ElementSum;
 pub use scaled::ScaledSum;
 pub use special::Specials;

@@ -7,7 +7,7 @@ use crate::schema::Job;
 
 /// Keys of a job that does without a workload.
 const NEITHER: &[&str] =
-    &["message", "model", "iterations", "operations", "tensor", "compute", "element", "indices", "collective", "root_rank"];
+    &["message", "model", "iterations", "operations", "tensor", "compute", "element", "reproducible", "indices", "collective", "root_rank"];
 /// Keys of a job that does a workload only.
 const ONLY: &[&str] = &["groups", "local_rate", "local_latency"];
 
@@ -17,6 +17,12 @@ const ONLY: &[&str] = &["groups", "local_rate", "local_latency"];
 /// [`PlanError`] names the key.
 pub fn check_keys(refuse: &Refuse<'_>, entry: usize, job: &Job) -> Result<(), PlanError> {
     let path = |key: &str| format!("jobs[{entry}].{key}");
+    if job.across.is_some() {
+        return Ok(());
+    }
+    if refuse.has(&path("chunks")) {
+        return Err(refuse.at(&path("chunks"), "no such key without across"));
+    }
     let Some(source) = &job.workload else {
         return match ONLY.iter().find(|key| refuse.has(&path(key))) {
             Some(key) => Err(refuse.at(&path(key), "no such key without workload")),
