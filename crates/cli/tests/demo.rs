@@ -52,8 +52,21 @@ fn every_system_is_exact_under_every_fault() {
 #[test]
 fn without_any_capability_sums_are_exact_over_udp_and_shared_memory() {
     for transport in ["udp", "shm"] {
-        let arguments =
-            ["demo", "--transport", transport, "--workers", "2", "--size", "64KiB", "--iterations", "1", "--format", "json", "--patience", PATIENCE];
+        let arguments = [
+            "demo",
+            "--transport",
+            transport,
+            "--workers",
+            "2",
+            "--size",
+            "64KiB",
+            "--iterations",
+            "1",
+            "--format",
+            "json",
+            "--patience",
+            PATIENCE,
+        ];
         let given_up: &[&str] = match rustix::process::geteuid().is_root() {
             true => &["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"],
             false => &["--no-new-privs"],

@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(exponents.assign(&mut acc, &mut op), Err(OpError::Operator));
         // Of a kind that there is not.
         let mut op = cells.payload_op();
-        let strange = vec![7; 9];
+        let strange = [7u8; 9];
         strange.assign(&mut acc, &mut op).unwrap();
         assert_eq!(strange.reduce(&mut acc, &mut op), Err(OpError::Operator));
     }
