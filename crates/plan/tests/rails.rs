@@ -23,7 +23,7 @@ fn refused(text: &str, sets: &[&str]) -> String {
 
 /// Bytes from one node to another.
 fn bytes(finished: &Finished, from: &str, to: &str) -> u64 {
-    finished.links.iter().filter(|link| link.from == from && link.to == to).map(|link| link.bytes).sum()
+    finished.links.iter().filter(|link| &*link.from == from && &*link.to == to).map(|link| link.bytes).sum()
 }
 
 /// Three machines of four GPUs, two below each leaf of a rail.
@@ -82,7 +82,7 @@ fn cards_of_machines_carry_what_has_been_summed_inside() {
     let flat = [&tree[..], &["network.cards=machines", "network.machines_per_leaf=3", "jobs.0.trees=4"]].concat();
     let flat = outcome(&RAILS.replace("spines = 2\n", ""), &flat);
     let used = (0..4).filter(|rail| bytes(&flat, "machine0", &format!("rail{rail}")) > vector / 8).count();
-    assert_eq!(used, 4, "{:?}", flat.links.iter().filter(|link| link.from == "machine0").collect::<Vec<_>>());
+    assert_eq!(used, 4, "{:?}", flat.links.iter().filter(|link| &*link.from == "machine0").collect::<Vec<_>>());
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn outcome(name: &str, network: &str, text: &str) -> Finished {
 
 /// Bytes that went from one node to another.
 fn bytes(finished: &Finished, from: &str, to: &str) -> u64 {
-    finished.links.iter().filter(|link| link.from == from && link.to == to).map(|link| link.bytes).sum()
+    finished.links.iter().filter(|link| &*link.from == from && &*link.to == to).map(|link| link.bytes).sum()
 }
 
 /// Two jobs on the same hosts wait for different cables: a call for one that comes before a call for the other takes its place.
