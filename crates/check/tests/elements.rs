@@ -84,7 +84,7 @@ fn canary_reduces_exponents_and_integers_whatever_comes_first() {
             let payload = (op.into(), dtype.bytes() as u32);
             let model =
                 model_of(network, System::Canary(parameters), payload, &[BLOCK + 1], Limits::default()).expect("the job fits the network");
-            assert_safe(&format!("canary, {name}, {operator} of {dtype}"), model, 100);
+            assert_safe(&format!("canary, {name}, {operator} of {dtype}"), model, 20);
         }
     }
 }
