@@ -64,7 +64,8 @@ impl Contributions {
     pub(crate) fn check(&self, index: usize, job: &JobSchedule) -> Result<(), SetupError> {
         let field = || format!("jobs[{index}].contributions");
         let is_sum = |kind: &CollectiveKind| *kind == CollectiveKind::Allreduce;
-        if !matches!(self, Contributions::Whole) && (!job.kinds.iter().all(is_sum) || job.sparsity.is_some()) {
+        let are_dense_sums = job.kinds.iter().all(is_sum) && job.sparsity.is_none();
+        if !matches!(self, Contributions::Whole) && !are_dense_sums {
             return Err(SetupError::new(field(), "floats", "allreduces of dense vectors only where sums are rounded"));
         }
         let Contributions::OrderFree { dtype, cells, parts } = self else { return Ok(()) };
