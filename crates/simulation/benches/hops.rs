@@ -11,7 +11,7 @@ use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel}
 use fanin_sim::noise::Delay;
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::routing::Balancer;
-use fanin_sim::scenario::{JobSchedule, Scenario};
+use fanin_sim::scenario::{Contributions, JobSchedule, Scenario};
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Simulation, Topology};
 use fanin_simulation::{AnySimulation, Runs};
@@ -74,6 +74,7 @@ fn collective(system: System, network: NetworkConfig, hosts: &[NodeId], traffic:
         kinds: Vec::new(),
         element_bytes: 4,
         values: op.dtype,
+        contributions: Contributions::Whole,
         sparsity: None,
         indices: None,
         start: vec![Instant::ZERO; hosts.len()],

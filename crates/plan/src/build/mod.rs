@@ -60,11 +60,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
-    placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
-    placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
-    placed.iter_mut().try_for_each(|job| collective::apply(&refuse, job))?;
-    placed.iter_mut().try_for_each(|job| reproducible::apply(&refuse, job))?;
-    placed.iter_mut().try_for_each(|job| pods::apply(&refuse, &topology.map, job))?;
+    placed.iter_mut().try_for_each(|job| apply_keys(&refuse, &topology, job))?;
     follow_network(&topology, &mut placed);
     if let Some(keys) = &hardware {
         hardware::scan(keys, &mut placed, true);
@@ -86,12 +82,11 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         aggregators::divide(&refuse, setup, &mut placed)?;
         size::check_jobs(&refuse, setup, &topology, &placed)?;
     }
-    let Expanded { mut jobs, programs, listed, schedules } = expand(&refuse, placed, &numbered, seed)?;
+    let Expanded { jobs: mut placed, programs, listed, schedules } = expand(&refuse, placed, &numbered, seed)?;
     if has_workload {
-        aggregators::divide(&refuse, setup, &mut jobs)?;
-        size::check_jobs(&refuse, setup, &topology, &jobs)?;
+        aggregators::divide(&refuse, setup, &mut placed)?;
+        size::check_jobs(&refuse, setup, &topology, &placed)?;
     }
-    let mut placed = jobs;
     if let Some(keys) = &hardware {
         hardware::scan(keys, &mut placed, false);
     }
@@ -135,6 +130,15 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         file: file.to_string(),
         context: context.to_string(),
     })
+}
+
+/// What a job's keys say of its elements, collectives and places, applied one after the other: each looks at what those before it made.
+fn apply_keys(refuse: &Refuse<'_>, topology: &Topology, job: &mut PreparedJob) -> Result<(), PlanError> {
+    apply_operator(refuse, job)?;
+    indices::apply(refuse, job)?;
+    collective::apply(refuse, job)?;
+    reproducible::apply(refuse, job)?;
+    pods::apply(refuse, &topology.map, job)
 }
 
 /// Refuses a run without jobs that has nothing else to do, or would not end.

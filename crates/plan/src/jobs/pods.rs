@@ -190,7 +190,9 @@ mod tests {
         for leaf in 8..12 {
             map.join(NodeId(leaf), NodeId(12 + (leaf - 8) / 2));
         }
-        [12, 13].into_iter().for_each(|aggregation| drop(map.join(NodeId(aggregation), NodeId(14))));
+        for aggregation in [12, 13] {
+            map.join(NodeId(aggregation), NodeId(14));
+        }
         let of = |hosts: &[u32]| pods(&map, &hosts.iter().copied().map(NodeId).collect::<Vec<_>>());
         assert_eq!(of(&[0, 1, 2, 3, 4, 5, 6, 7]), [[0, 1, 2, 3], [4, 5, 6, 7]]);
         // Ranks in any order, in pods by their hosts.
