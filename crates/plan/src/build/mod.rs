@@ -60,7 +60,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
-    placed.iter_mut().try_for_each(|job| apply_keys(&refuse, &topology, job))?;
+    apply(&refuse, &topology, &mut placed)?;
     follow_network(&topology, &mut placed);
     if let Some(keys) = &hardware {
         hardware::scan(keys, &mut placed, true);
@@ -97,12 +97,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     if run.time_limit.0 == Duration::ZERO {
         return Err(refuse.at("run.time_limit", "a time above 0"));
     }
-    if series_interval_with(setup, &programs) {
-        return Err(refuse.at("run.series_interval", "no such key beside a job with a workload, whose groups come and go"));
-    }
-    if run.series_interval.is_some() && placed.iter().any(|job| job.cells.is_some()) {
-        return Err(refuse.at("run.series_interval", "no such key beside reproducible: a series would count exponents and integers"));
-    }
+    check_series(&refuse, setup, (&programs, &placed))?;
     if placed.is_empty() && programs.is_empty() {
         check_without_jobs(&refuse, &traffic, &flows)?;
     }
@@ -132,13 +127,26 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     })
 }
 
-/// What a job's keys say of its elements, collectives and places, applied one after the other: each looks at what those before it made.
-fn apply_keys(refuse: &Refuse<'_>, topology: &Topology, job: &mut PreparedJob) -> Result<(), PlanError> {
-    apply_operator(refuse, job)?;
-    indices::apply(refuse, job)?;
-    collective::apply(refuse, job)?;
-    reproducible::apply(refuse, job)?;
-    pods::apply(refuse, &topology.map, job)
+/// Gives jobs what their tables say beside their system's keys: operators, indices, collectives, sums with the same bits, pods.
+fn apply(refuse: &Refuse<'_>, topology: &Topology, placed: &mut [PreparedJob]) -> Result<(), PlanError> {
+    placed.iter_mut().try_for_each(|job| {
+        apply_operator(refuse, job)?;
+        indices::apply(refuse, job)?;
+        collective::apply(refuse, job)?;
+        reproducible::apply(refuse, job)?;
+        pods::apply(refuse, &topology.map, job)
+    })
+}
+
+/// Refuses a series of what is not there as a whole.
+fn check_series(refuse: &Refuse<'_>, setup: &Setup, (programs, placed): (&[PreparedProgram], &[PreparedJob])) -> Result<(), PlanError> {
+    if series_interval_with(setup, programs) {
+        return Err(refuse.at("run.series_interval", "no such key beside a job with a workload, whose groups come and go"));
+    }
+    if setup.general.run.series_interval.is_some() && placed.iter().any(|job| job.cells.is_some()) {
+        return Err(refuse.at("run.series_interval", "no such key beside reproducible: a series would count exponents and integers"));
+    }
+    Ok(())
 }
 
 /// Refuses a run without jobs that has nothing else to do, or would not end.
