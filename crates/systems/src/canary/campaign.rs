@@ -14,7 +14,7 @@ pub(super) const CAMPAIGNS: &[Campaign] = &[
     Campaign { order: 1, stream: 47, draw: uneven_timeouts },
     Campaign { order: 2, stream: 46, draw: tables },
     Campaign { order: 3, stream: 48, draw: duties },
-    Campaign { order: 4, stream: 63, draw: windows },
+    Campaign { order: 4, stream: 64, draw: windows },
 ];
 
 /// A job's parameters, and whether it averages.
