@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use fanin_control::Admitted;
-use fanin_core::{CollectiveKind, ElementOp, JobId};
+use fanin_core::{CollectiveKind, Duration as SimDuration, ElementOp, JobId};
 use fanin_runtime::{CollectiveCall, RunError, Vectors, Watch};
 use fanin_systems::System;
 
@@ -34,6 +34,9 @@ const LOOK: Duration = Duration::from_millis(1);
 const PLACES: u32 = 2;
 /// As many as a switch takes.
 const PLACES_MAX: u32 = 16_384;
+
+/// After how long without its sum a switch of Canary gives a block up, whose ranks ask for it then. Names of blocks are used again after twice as long.
+const LIFETIME: SimDuration = SimDuration::from_ms(2_000);
 
 /// A communicator's jobs of the system that was asked for, at one switch.
 pub(crate) struct SwitchJobs {
@@ -138,11 +141,14 @@ impl SwitchJobs {
         };
         let mut system = self.system;
         if let System::Canary(parameters) = &mut system {
+            parameters.lifetime_ps = LIFETIME.as_ps();
             parameters.descriptors = self.window.saturating_mul(PLACES).min(PLACES_MAX);
         }
         let wanted = Wanted { system, op, switch_instance: Some(link.switch_instance()) };
         let joined = meeting::join(&config, wanted, &link.runner())?;
-        let node = star::node(&config, &joined.admitted, op)?;
+        // A rank's patience ends before, which knows why.
+        let patience = SimDuration::from_ms(joined.admitted.patience_ms.saturating_mul(2));
+        let node = star::node_within(&config, &joined.admitted, op, patience)?;
         let id = JobId(joined.admitted.job_id);
         let port = HostPort::around(star::driver(&config, &joined.admitted, joined.socket, (node, op))?)?;
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };

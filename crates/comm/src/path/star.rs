@@ -18,6 +18,12 @@ const RTO_MIN: SimDuration = SimDuration::from_ms(5);
 
 /// This rank's node: a worker of a star around the switch.
 pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Result<AnyNode<[u8]>, CommError> {
+    // The communicator's own patience is what counts: it knows why, and how long this call waits.
+    node_within(config, admitted, op, SimDuration::MAX)
+}
+
+/// The same, which gives up by itself after so long without progress, and asks for what is lost several times until then.
+pub(crate) fn node_within(config: &Config, admitted: &Admitted, op: ElementOp, patience: SimDuration) -> Result<AnyNode<[u8]>, CommError> {
     let map = NetworkMap::star(config.world);
     let hosts: Vec<NodeId> = (0..config.world).map(NodeId).collect();
     let spec = JobSpec {
@@ -32,8 +38,7 @@ pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Resul
         reliable: true,
         rto_initial: RTO_INITIAL,
         rto_min: RTO_MIN,
-        // The communicator's own patience is what counts: it knows why, and how long this call waits.
-        patience: SimDuration::MAX,
+        patience,
         seed: admitted.seed,
     };
     let nodes = build::<[u8]>(&spec, &map).map_err(|error| broken(error.to_string()))?;
