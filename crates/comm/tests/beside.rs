@@ -70,7 +70,9 @@ fn canary_reduces_every_type_and_operator_exactly_at_one_switch() {
     let of_ours = |kind: &str| metrics.lines().filter(|line| line.starts_with("fanin_switch_job_ranks{") && line.contains(kind)).count();
     let expected = ops().count();
     assert_eq!([of_ours("/allreduce/"), of_ours("/reduce/"), of_ours("/reduce-scatter/")], [expected; 3], "{metrics}");
-    at_end.iter().for_each(|rank| drop(rank.wait()));
+    for rank in &at_end {
+        rank.wait();
+    }
     ranks.join().unwrap();
     assert!(told.lock().unwrap().is_empty(), "{:?}", told.lock().unwrap());
 }

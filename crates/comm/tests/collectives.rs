@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::every::check_all_kinds;
+use common::every::{bytes, check_all_kinds};
 use common::{configs, run};
 use fanin_comm::{
     CollectiveKind, Communicator, DType, ElementOp, FaultPlan, NoSwitch, Operator, PathReport, Rank, ReproducibleBy, Sparse, SparsePath,

@@ -11,7 +11,8 @@ fn element(op: ElementOp, rank: u32, index: u64) -> i64 {
     }
 }
 
-fn bytes(op: ElementOp, elements: impl Iterator<Item = i64>) -> Vec<u8> {
+/// The bytes of elements.
+pub fn bytes(op: ElementOp, elements: impl Iterator<Item = i64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     elements.for_each(|element| op.dtype.push_i64(element, &mut bytes));
     bytes
