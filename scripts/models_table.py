@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What the model checker has looked at, as a page.
 
-Usage: models_table.py [--run]
+Usage: models_table.py [--run [TEST ...]]
 
-Each model of `crates/check/tests` writes a line of JSON when it has been looked at (`FANIN_MODELS`). `--run` runs them all, those that take minutes too,
-and keeps the lines in `crates/check/models.jsonl`; docs/models.md is made from these. Python's standard library only.
+Each model of `crates/check/tests` writes a line of JSON when it has been looked at (`FANIN_MODELS`). `--run` runs them all, those that take minutes too (or those of
+the tests that are named, as `canary_shared::NAME`), and keeps the lines in `crates/check/models.jsonl`; docs/models.md is made from these. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -72,14 +72,19 @@ def written(models: Iterable[Model]) -> str:
     return "".join(json.dumps(model, separators=(",", ":")) + "\n" for model in in_order)
 
 
-def run() -> None:
-    """Looks at all models, and keeps what they say."""
+def run(some: Sequence[str]) -> None:
+    """Looks at all models, or at those of some tests, and keeps what they say."""
+    known = tests_with_models((path.stem, path.read_text()) for path in TESTS.glob("*.rs"))
+    strange = set(some) - known
+    if strange:
+        sys.exit(f"models_table: {', '.join(sorted(strange))}: expected tests that look at models: {', '.join(sorted(known))}")
+    names = sorted(some or known)
+    kept = [model for model in record() if model["test"] in known.difference(names)] if some else []
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "models.jsonl"
-        names = sorted(tests_with_models((path.stem, path.read_text()) for path in TESTS.glob("*.rs")))
         command = ["cargo", "test", "--locked", "-p", "fanin-check", "--test", "all", "--", "--include-ignored", "--test-threads", "1", "--exact", *names]
         subprocess.run(command, cwd=ROOT, env={**os.environ, "FANIN_MODELS": str(lines)}, check=True)
-        RECORD.write_text(written(json.loads(line) for line in lines.read_text().splitlines()))
+        RECORD.write_text(written([*kept, *(json.loads(line) for line in lines.read_text().splitlines())]))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -206,9 +211,10 @@ def rendered(page: str, models: Sequence[Model]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """The program; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--run", action="store_true", help="look at all models first, which takes minutes")
-    if parser.parse_args(arguments).run:
-        run()
+    parser.add_argument("--run", nargs="*", metavar="TEST", help="look at all models first, which takes minutes, or at those of these tests")
+    given = parser.parse_args(arguments)
+    if given.run is not None:
+        run(given.run)
     PAGE.write_text(rendered(PAGE.read_text(), record()))
     return 0
 
