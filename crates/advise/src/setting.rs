@@ -10,6 +10,7 @@ use fanin_plan::run::simulate;
 use fanin_plan::schema::PayloadName;
 use fanin_plan::tree::{Key, Kind, Origin, Tree};
 use fanin_plan::units::Window;
+use fanin_plan::upgrade::SIMULATED_ONLY;
 use fanin_plan::{Plan, PlanError, Prepared};
 use fanin_systems::{AtpParameters, CanaryParameters, NetReduceParameters, RefusalRule, SharpMode, SharpParameters, System};
 
@@ -253,6 +254,12 @@ fn refuse_systems(name: &str, tree: &Tree) -> Result<(), PlanError> {
         if let Some(found) = job.get("system") {
             let what = "jobs.system: expected none, for jobs are planned for several systems";
             return Err(PlanError::new(name, what.to_string()).at(found.origin.clone()));
+        }
+        for own in SIMULATED_ONLY {
+            if let Some(found) = job.get(own) {
+                let what = format!("jobs.{own}: expected none, for what is predicted knows nothing of it");
+                return Err(PlanError::new(name, what).at(found.origin.clone()));
+            }
         }
         if let Some(found) = job.get("collective") {
             let what = "jobs.collective: expected none, for what is predicted is that of allreduces";

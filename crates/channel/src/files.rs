@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,7 +15,7 @@ pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 const CERTIFICATES_MAX: usize = 256;
 
 /// What a file was when it was read: it has changed where any of this has.
-pub(crate) type Stamp = (Option<SystemTime>, u64);
+pub(crate) type Stamp = (Option<SystemTime>, u64, u64, (i64, i64));
 
 /// Who this end is: a certificate and its private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +48,8 @@ impl Identity {
 /// What a file is now; `None` where it is not there.
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
-    Some((metadata.modified().ok(), metadata.len()))
+    // Of a file whose owner or mode has changed, only its time of change says so; one that was moved here has another number.
+    Some((metadata.modified().ok(), metadata.len(), metadata.ino(), (metadata.ctime(), metadata.ctime_nsec())))
 }
 
 /// The certificates in a file, in its order: at least one.

@@ -174,6 +174,9 @@ impl Stream {
 
     fn read_tls(&self, tls: &Tls, into: &mut [u8]) -> io::Result<usize> {
         let mut incoming = locked(&tls.incoming);
+        // A part of a record is nothing to read: whoever sends one byte by byte holds nobody for longer than a silent end does.
+        let until = self.0.socket.read_timeout()?.map(|limit| Instant::now() + limit);
+        let mut has_come = false;
         loop {
             let waiting = &incoming.plain[incoming.taken..];
             if !waiting.is_empty() {
@@ -185,6 +188,10 @@ impl Stream {
             if incoming.has_ended || into.is_empty() {
                 return Ok(0);
             }
+            if has_come && until.is_some_and(|until| Instant::now() >= until) {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            has_come = true;
             match (&self.0.socket).read(&mut incoming.raw)? {
                 // Cut off: messages have lengths, so that a part of one is not taken for a whole.
                 0 => incoming.has_ended = true,

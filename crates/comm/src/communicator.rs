@@ -154,6 +154,7 @@ impl Communicator {
         let (host, number) = around.of(config.rank);
         let here = &around.hosts[host];
         let ranks = Config { reproducible: None, unread: Vec::new(), fallback: None, ..config.clone() };
+        around.check_local(&config)?;
         let transport = if config.transport == Transport::Udp { Transport::Udp } else { Transport::Memory };
         let local = Communicator::join_at(
             Config {

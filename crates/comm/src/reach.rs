@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use fanin_channel::{ClientTls, HandshakeError, Patience, ServerTls, Stream};
 
-use crate::config::{Config, Meeting};
+use crate::config::Config;
 
 /// How long keys may take to be agreed upon, at most.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -22,12 +22,7 @@ pub(crate) struct Reach {
 impl Reach {
     /// As the configuration says.
     pub(crate) fn of(config: &Config) -> Self {
-        let text = match &config.meeting {
-            Meeting::Switch(text) | Meeting::Rendezvous(text) | Meeting::Fabric(text) => text.as_str(),
-            Meeting::Nowhere => "",
-        };
-        let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
-        Reach { tls: config.tls.clone(), host: host.to_owned() }
+        Reach { tls: config.tls.clone(), host: config.host().to_owned() }
     }
 
     /// Whether nobody on the way can read what is said.

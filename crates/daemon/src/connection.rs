@@ -51,7 +51,12 @@ pub(crate) type Events = mpsc::Sender<(ConnectionId, ConnectionEvent)>;
 pub(crate) struct Shares {
     outgoing: Arc<AtomicUsize>,
     incoming: Arc<AtomicUsize>,
+    /// Handshakes of those who are refused already, and are told so once they have agreed upon keys.
+    refused: Arc<AtomicUsize>,
 }
+
+/// So many who are refused may still agree upon keys; more are cut off without a word.
+const REFUSED_MAX: usize = 64;
 
 /// The way to one rank. Dropping it closes the connection once all is sent.
 pub(crate) struct Outbox {
@@ -111,11 +116,15 @@ pub(crate) fn serve(id: ConnectionId, arrived: Arrived, events: Events, shares: 
     let cut = Arc::new(Notify::new());
     let is_cut = cut.clone();
     let (is_wanted, unwanted) = oneshot::channel();
+    let refused = shares.refused.clone();
     tokio::spawn(async move {
-        let entered = tokio::select! {
-            entered = arrived.enter() => entered,
-            // Nothing was said on it, and nothing need be.
-            _ = unwanted => return,
+        let entered = match arrived {
+            // There is nothing to agree upon, so who is refused is told at once.
+            Arrived::Plain(stream) => Entered::Plain(stream),
+            arrived => match agree(arrived, unwanted, &refused).await {
+                Some(entered) => entered,
+                None => return,
+            },
         };
         let talk = Talk { id, events, incoming, messages, is_cut };
         match entered {
@@ -140,6 +149,20 @@ pub(crate) fn serve(id: ConnectionId, arrived: Arrived, events: Events, shares: 
         }
     });
     Outbox { messages: outbox, own: Arc::default(), all: shares.outgoing.clone(), cut, _is_wanted: is_wanted }
+}
+
+/// Agrees upon keys. Who is refused meanwhile may still do so, to hear why, as long as they are few; `None` where they are not.
+async fn agree(arrived: Arrived, unwanted: oneshot::Receiver<()>, refused: &AtomicUsize) -> Option<Entered> {
+    let mut entering = std::pin::pin!(arrived.enter());
+    tokio::select! {
+        biased;
+        entered = &mut entering => return Some(entered),
+        _ = unwanted => {}
+    }
+    let before = refused.fetch_add(1, Ordering::Relaxed);
+    let entered = if before < REFUSED_MAX { Some(entering.await) } else { None };
+    refused.fetch_sub(1, Ordering::Relaxed);
+    entered
 }
 
 /// A connection on which messages can be said.

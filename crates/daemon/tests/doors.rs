@@ -145,6 +145,76 @@ fn who_comes_without_tls_is_told_what_to_do() {
     assert_eq!(metric(&switch.daemon, "fanin_switch_refusals_total", ""), 1.0);
 }
 
+/// Who finds no room is told so, and why, by TLS as well: not now and then, but every time.
+#[test]
+fn who_finds_no_room_is_told_so_by_tls_and_without() {
+    let full = |hear: &mut dyn FnMut() -> Result<SwitchMessage, ClientError>| match hear() {
+        Err(ClientError::Refused(refused)) => assert_eq!(refused.code, Refusal::Full, "{}", refused.text),
+        other => panic!("{other:?}"),
+    };
+    let switch = Sealed::start("full", 1);
+    let mut config = config();
+    config.jobs.connections_max = 1;
+    let plain = Daemon::start(config).unwrap();
+    // A job has begun to form, so its connection makes room for nobody.
+    let stay = |stream: &mut dyn Write, job: &str| stream.write_all(&encode(&ClientMessage::Join(Box::new(join(job, 0, 2))))).unwrap();
+    let mut sealed_member = switch.greet();
+    stay(&mut sealed_member, "sealed");
+    let mut plain_member = TcpStream::connect(plain.control_address()).unwrap();
+    plain_member.write_all(&ClientSession::greeting("test")).unwrap();
+    stay(&mut plain_member, "plain");
+    until("both have joined", || {
+        [&switch.daemon, &plain].iter().all(|daemon| metric(daemon, "fanin_switch_jobs", "phase=\"waiting\"") == 1.0)
+    });
+    for _ in 0..10 {
+        let (mut stream, mut session) = (switch.greet(), ClientSession::new());
+        full(&mut || hear(&mut stream, &mut session));
+        let (mut stream, mut session) = (TcpStream::connect(plain.control_address()).unwrap(), ClientSession::new());
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+        full(&mut || hear(&mut stream, &mut session));
+    }
+}
+
+/// A part of a record is nothing to read: whoever sends one byte by byte keeps a reader no longer than its timeout and a byte.
+#[test]
+fn a_record_that_comes_byte_by_byte_does_not_outlast_a_read_s_timeout() {
+    let switch = Sealed::start("trickle", 64);
+    let between = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (at, there) = (between.local_addr().unwrap(), switch.at());
+    // Passes the handshake and what the switch greets with, then sends the head of a long record, and a byte of it every 20 ms.
+    let middle = thread::spawn(move || {
+        let (mut client, _) = between.accept().unwrap();
+        let mut server = TcpStream::connect(there).unwrap();
+        let (mut up, mut down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut up, &mut down));
+        server.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let mut bytes = [0; 4_096];
+        while let Ok(count @ 1..) = server.read(&mut bytes) {
+            client.write_all(&bytes[..count]).unwrap();
+        }
+        let _ = client.write_all(&[23, 3, 3, 0x40, 0]);
+        while client.write_all(&[7]).is_ok() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let tls = ClientTls { trusted: Trusted::Ca(switch.folder.join("ca.pem")), name: None, identity: None };
+    let patience = Patience { until: Instant::now() + GUARD, gives_up: &|| false };
+    let mut stream = tls.connect(TcpStream::connect(at).unwrap(), "127.0.0.1", &patience).unwrap();
+    stream.set_read_timeout(Some(GUARD)).unwrap();
+    stream.write_all(&ClientSession::greeting("test")).unwrap();
+    let mut bytes = [0; 4_096];
+    assert!(stream.read(&mut bytes).unwrap() > 0, "the switch's greeting");
+    thread::sleep(Duration::from_secs(1));
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let begun = Instant::now();
+    let error = stream.read(&mut bytes).unwrap_err();
+    assert!(matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    stream.shutdown().unwrap();
+    drop(stream);
+    middle.join().unwrap();
+}
+
 #[test]
 fn a_switch_does_not_start_without_its_certificate() {
     let identity = Identity { certificate: "/nowhere/own.pem".into(), key: "/nowhere/own.key".into() };

@@ -363,6 +363,20 @@ fn a_spine_that_dies_is_noticed_and_avoided_and_comes_back() {
     assert_sums(5, elements, &results);
 }
 
+/// Connections that say nothing make room for each other, and not the one that the manager speaks on.
+#[test]
+fn strangers_that_say_nothing_do_not_cut_off_who_has_greeted() {
+    let fabric = fabric(FABRIC);
+    let leaf = fabric.node_named("leaf0").unwrap();
+    let switch = switch(&fabric, leaf);
+    let mut manager = client(&fabric, "leaf0");
+    let before = manager.status().unwrap();
+    let silent: Vec<std::net::TcpStream> = (0..200).map(|_| std::net::TcpStream::connect(fabric.node(leaf).address).unwrap()).collect();
+    assert_eq!(manager.status().unwrap().name, before.name);
+    drop(silent);
+    drop(switch);
+}
+
 #[test]
 fn garbage_is_counted_and_harmless_and_background_traffic_goes_where_it_is_pinned() {
     let fabric = fabric(FABRIC);

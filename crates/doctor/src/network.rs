@@ -208,7 +208,8 @@ fn sum(place: &Meeting, bind: Option<IpAddr>, config: Option<&Config>) -> Result
     let own = format!("doctor-{}-{time}", std::process::id());
     // A token is for some jobs, and for the groups of these.
     let group = config.filter(|config| config.token.is_some());
-    let tls = config.and_then(|config| config.tls.clone());
+    // The trial goes to the address that was found, and the switch is still known by the name that ranks know it by.
+    let tls = config.and_then(|config| Some(ClientTls { name: Some(config.known_as()), ..config.tls.clone()? }));
     let job = group.map_or(own.clone(), |config| format!("{}/{own}", config.job));
     let part = |rank: u32| -> Result<String, CommError> {
         let mut config = Config::new(rank, 2, place.clone());

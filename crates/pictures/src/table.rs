@@ -278,8 +278,9 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
     let texts = header.len();
     let with_jobs = finished.iter().any(|run| run.record.workers > 0);
     let extras: Vec<&Extra> = EXTRAS.iter().filter(|extra| finished.iter().any(|run| (extra.value)(&run.record).is_some())).collect();
-    // Jobs with a workload have iterations in their place.
-    let with_vectors = with_jobs && !finished.iter().all(|run| run.record.jobs.iter().all(|job| job.workload.is_some()));
+    // Jobs with a workload have iterations in their place; those in pods have both.
+    let with_vectors =
+        with_jobs && !finished.iter().all(|run| run.record.jobs.iter().all(|job| job.workload.is_some() && job.completion_us.is_none()));
     if with_vectors {
         header.extend(["completion (us)".into(), "goodput (Gb/s)".into()]);
     }

@@ -139,6 +139,40 @@ fn jobs_that_share_an_array_tell_each_other_of_collisions() {
     assert_eq!(all_marks(&switch.waits(TIMEOUT)), [NONE], "the next block has met nothing");
 }
 
+/// Jobs that share an array tell their own hosts only: one whose windows follow hears of a collision with one whose windows do not, and the latter's packets
+/// have no marks.
+#[test]
+fn a_job_without_marks_marks_nothing_and_makes_others_mark() {
+    let other = fanin_core::JobId(JOB.0 + 1);
+    for (mine, its, marks) in
+        [(MarkRule::Collisions, MarkRule::Nothing, [NONE, COLLISION]), (MarkRule::Nothing, MarkRule::Collisions, [COLLISION, NONE])]
+    {
+        let mut node = CanarySharedSwitch::<Census>::new(1, Placement::Hash);
+        for (job, rule) in [(JOB, mine), (other, its)] {
+            let config = CanarySwitchConfig {
+                job,
+                node: NodeId(77),
+                ports: 8,
+                op: (),
+                block_bytes: BLOCK_BYTES,
+                timeout: Timeout::Fixed(TIMEOUT),
+                descriptors: 1,
+                placement: Placement::Hash,
+                descriptor_lifetime: fanin_core::Duration::MAX,
+            };
+            node.admit(config, None, None, rule);
+        }
+        let mut switch = Bench::new(node, 0);
+        switch.gets(1, reduce(0, 0, 1, 9), sum_of(&[1], 0));
+        let id = fanin_wire::canary::CanaryId::new(other.0 as u8, 0, 3);
+        let header = CanaryHeader::Reduce(PartialSum { id, leader: NodeId(0), counter: 1, hosts: 9, marks: NONE });
+        let from = fanin_core::Ingress { port: PortId(2), source: Address::default(), job: other, ecn: false };
+        switch.node.on_packet(switch.now, from, &header, &sum_of(&[1], 0), &mut switch.seen);
+        assert_eq!(all_marks(&std::mem::take(&mut switch.seen.sent)), [marks[0]], "{mine:?}: the other job's packet, past the switch");
+        assert_eq!(all_marks(&switch.waits(TIMEOUT)), [marks[1]], "{mine:?}: this job's sum");
+    }
+}
+
 const WINDOWS: TwoWindowConfig = TwoWindowConfig {
     window: 1,
     initial: 8,

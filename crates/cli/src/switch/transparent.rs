@@ -29,7 +29,7 @@ pub struct TransparentArgs {
     /// successors on a ring. Needs root; the interfaces need no addresses. udp:OWN/OTHER, two IP:PORT, is a cable to an emulator's network card,
     /// as qemu's -netdev dgram, and needs no root.
     #[arg(long, value_name = "IF,IF,..", value_delimiter = ',', conflicts_with_all = ["fabric", "name", "config", "listen", "data_ports",
-        "jobs_max", "connections_max", "memory_max", "patience_max", "drain_timeout", "xdp", "check"])]
+        "jobs_max", "keys", "open", "packets", "tls_cert", "tls_key", "tls_clients", "control", "connections_max", "memory_max", "patience_max", "drain_timeout", "xdp", "check"])]
     pub transparent: Vec<String>,
     /// With --transparent: bytes of each stream that are kept. Windows are cut to that: twice the largest TCP window costs no speed.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", requires = "transparent", value_parser = stream_bytes)]

@@ -62,6 +62,20 @@ impl Around {
     pub(crate) fn of(&self, rank: u32) -> (usize, usize) {
         place_of(&self.hosts, rank)
     }
+
+    /// The ranks of a host meet on loopback, and speak plainly there. Another place can only have been made up, and nobody goes there.
+    ///
+    /// # Errors
+    /// [`CommError::Failed`], which names who has said so, and what.
+    pub(crate) fn check_local(&self, config: &Config) -> Result<(), CommError> {
+        let Some(place) = &self.local else { return Ok(()) };
+        if place.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback()) {
+            return Ok(());
+        }
+        let first = self.hosts[self.of(config.rank).0].ranks[0];
+        let text = format!("rank {first} says that the ranks of its host meet at {place:?}: expected an address of loopback");
+        Err(CommError::Failed { job: config.job.clone(), text, suspect_rank: Some(first), kind: None })
+    }
 }
 
 /// The host that a rank is on, by its number among `hosts`, and the rank's place among the ranks there.

@@ -16,6 +16,7 @@ use fanin_core::{CollectiveKind, Duration as SimDuration, ElementOp, JobId};
 use fanin_runtime::{CollectiveCall, RunError, Vectors, Watch};
 use fanin_systems::System;
 
+use super::VERDICT_WAIT;
 use super::fabric::port::HostPort;
 use super::job::{Key, PortJob, why_not};
 use super::star;
@@ -120,6 +121,12 @@ impl SwitchJobs {
         match joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
             Ok(joined) => Ok(joined),
             Err(_) if given_up.load(Ordering::Relaxed) => Err(Stop::Run(RunError::Stopped)),
+            // Who is gone from this job is gone from the communicator's own as well, which says so in a moment, and who it was.
+            Err(error)
+                if error.suspect_rank().is_some_and(|rank| rank != self.config.rank) && link.await_failure(VERDICT_WAIT).is_some() =>
+            {
+                Err(Stop::Run(RunError::Stopped))
+            }
             Err(error) => Err(match why_not(error, link) {
                 // All ranks are to know: others may have been taken, and wait.
                 Stop::Path(error) | Stop::Failed(error) => Stop::Failed(link.abort(&error.to_string())),

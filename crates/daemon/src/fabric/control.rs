@@ -66,17 +66,17 @@ impl Control {
                 Ok((stream, peer)) => {
                     open.retain(|(_, task)| !task.is_finished());
                     if open.len() >= CONNECTIONS_MAX {
-                        // Nobody keeps others out by doing nothing.
+                        // Nobody keeps others out by doing nothing: first goes who has not even said what it is, the oldest of these, and then
+                        // who has asked for nothing for longest.
                         let idle = (0..open.len()).min_by_key(|index| open[*index].0.load(Ordering::Relaxed)).unwrap_or(0);
-                        open.swap_remove(idle).1.abort();
+                        open.remove(idle).1.abort();
                     }
                     let (control, requests, last) = (self.clone(), requests.clone(), Activity::default());
-                    last.store(requests.load(Ordering::Relaxed), Ordering::Relaxed);
                     let mine = last.clone();
                     let arrived = Arrived::at(door.as_mut(), stream);
                     let task = tokio::spawn(async move {
                         if let Err(error) = control.enter(arrived, (&requests, &mine)).await {
-                            tracing::debug!(%peer, %error, "a control connection ended early");
+                            tracing::warn!(%peer, %error, "a control connection ended early");
                         }
                     });
                     open.push((last, task.abort_handle()));

@@ -28,7 +28,8 @@ pub fn divide(refuse: &Refuse<'_>, setup: &Setup, jobs: &mut [PreparedJob]) -> R
     };
     let parts = Parts::of(jobs.iter().map(|job| &job.system), versions);
     for job in jobs {
-        if let Some(own) = own_keys(&job.system).iter().map(|key| format!("jobs[{}].{key}", job.entry)).find(|own| refuse.has(own)) {
+        let places = |key: &&str| [format!("jobs[{}].{key}", job.entry), format!("jobs[{}].across.{key}", job.entry)];
+        if let Some(own) = own_keys(&job.system).iter().flat_map(places).find(|own| refuse.has(own)) {
             return Err(refuse.at(&own, "no such key beside network.aggregators"));
         }
         give(&mut job.system, &mut job.settings.common.window, aggregators, parts)

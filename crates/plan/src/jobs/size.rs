@@ -82,7 +82,7 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
     let element_bytes = job.op.dtype.bytes() as u64;
     let (workers, payload) = (job.hosts.len() as u64, common.payload.0.max(1));
     let (message, operations) = (common.message_bytes(element_bytes), common.operation_count(element_bytes));
-    let on_wire = job.cells.map_or(message, |cells| message / element_bytes * reproducible::bytes_per_element(&cells));
+    let on_wire = job.cells.map_or(message, |cells| (message / element_bytes).saturating_mul(reproducible::bytes_per_element(&cells)));
     let blocks = on_wire.div_ceil(payload).saturating_mul(u64::from(common.iteration_count())).saturating_mul(common.operations.0.into());
     // What is beyond all bounds by itself is refused for that.
     let spec = JobSpec { window: job.settings.common.window.0.min(WINDOW_MAX), ..job.spec(()) };
@@ -98,7 +98,7 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
     let of_slots = slots.saturating_mul(SLOT_BYTES + kept);
     let key = common.operations_key();
     let parts_each = if job.cells.is_some() { 2 } else { 1 };
-    let of_operations = (operations * parts_each).saturating_mul(workers.saturating_mul(OPERATION_BYTES) + 8);
+    let of_operations = operations.saturating_mul(parts_each).saturating_mul(workers.saturating_mul(OPERATION_BYTES) + 8);
     let part = |key: &str, bytes: u64, what: String| Part { path: path(key), bytes, what, shared: None };
     let mut parts = vec![
         part("workers", workers * WORKER_BYTES, format!("{workers} workers")),

@@ -69,6 +69,8 @@ fn rules(point: &Point) -> Vec<Rule> {
 
 fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     let (network, jobs) = (&setup.general.network, &setup.jobs);
+    // Of jobs in pods, what sums between them.
+    let between = || jobs.iter().filter_map(|job| job.across);
     let mut rule = |key: &str, used: bool, expected: &str| {
         rules.push(Rule { path: format!("network.{key}"), used, expected: expected.to_string() });
     };
@@ -81,7 +83,7 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
         _ => false,
     };
     let has_background = !setup.general.traffic.is_empty() || !setup.general.flows.is_empty();
-    let has_routed = jobs.iter().any(|job| job.runs().is_routed(network.aggregating.is_some()));
+    let has_routed = jobs.iter().map(Job::runs).chain(between()).any(|system| system.is_routed(network.aggregating.is_some()));
     let one_way = "in a network with one way from each host to each other one";
     rule("routing", !single, one_way);
     let neighbours = "without traffic, flows or jobs whose packets go further than to the next node: those of tree, panama, switchml, flare and sharp do not";
@@ -99,28 +101,33 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
         rule(key, by(&[Routing::Conga]), "without routing = \"conga\"");
     }
     let sums_at_switches = |job: &Job| job.runs().sums_at_switches();
+    let has_sums = jobs.iter().any(sums_at_switches) || between().any(|system| system.sums_at_switches());
     let no_sums = "without a job whose sums are made at switches";
-    rule("aggregating", jobs.iter().any(sums_at_switches), no_sums);
-    rule("lossless.made_packets", jobs.iter().any(sums_at_switches), no_sums);
-    rule("processor", jobs.iter().any(sums_at_switches), no_sums);
-    rule("hardware", jobs.iter().any(sums_at_switches), no_sums);
-    let by_ports = jobs.iter().any(|job| job.system.multicasts_by_ports());
+    rule("aggregating", has_sums, no_sums);
+    rule("lossless.made_packets", has_sums, no_sums);
+    rule("processor", has_sums, no_sums);
+    rule("hardware", has_sums, no_sums);
+    let by_ports = jobs.iter().map(|job| job.system).chain(between()).any(|system| system.multicasts_by_ports());
     rule("hardware.groups_per_pass", by_ports, "without a job of canary, whose multicasts go to ports that nobody knows before");
-    rule("hardware.scan_rate", jobs.iter().any(|job| job.system.has_scans()), "without a job of canary whose timeout is fixed");
+    rule(
+        "hardware.scan_rate",
+        jobs.iter().map(|job| job.system).chain(between()).any(|system| system.has_scans()),
+        "without a job of canary whose timeout is fixed",
+    );
     let is_sparse = |job: &Job| job.system.sparsity().is_some() && sums_at_switches(job);
     for key in ["processor.pair_time", "processor.place_time"] {
         rule(key, jobs.iter().any(is_sparse), "without a job of flare, whose vectors are sparse");
     }
     rule(
         "processor.rate",
-        jobs.iter().any(|job| sums_at_switches(job) && !is_sparse(job)),
+        jobs.iter().any(|job| sums_at_switches(job) && !is_sparse(job)) || between().any(|system| system.sums_at_switches()),
         "without a job whose dense sums are made at switches",
     );
     let expected =
         format!("without {}: flare has slots of each job, as a key of [[jobs]], and other systems have their window", aggregators::users());
-    rule("aggregators", jobs.iter().any(|job| aggregators::uses(&job.runs())), &expected);
-    let divides = |job: &Job| matches!(job.runs().aggregators(), Some(AggregatorUse::Pool(_)));
-    rule("slot_versions", jobs.iter().any(divides), "without a job of switchml");
+    rule("aggregators", jobs.iter().map(Job::runs).chain(between()).any(|system| aggregators::uses(&system)), &expected);
+    let divides = |system: System| matches!(system.aggregators(), Some(AggregatorUse::Pool(_)));
+    rule("slot_versions", jobs.iter().map(Job::runs).chain(between()).any(divides), "without a job of switchml");
 }
 
 /// A system's own keys say nothing of what its hosts do in its place.

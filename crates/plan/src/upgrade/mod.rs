@@ -114,6 +114,9 @@ const AGGREGATORS: u32 = 16_384;
 /// A2TP's code sets it.
 const MARKED_ABOVE: &str = "80kB";
 
+/// Keys of jobs that change what a collective is made of, of which no formula and no rule knows: only simulations of a plan do.
+pub const SIMULATED_ONLY: &[&str] = &["reproducible", "across"];
+
 /// Sets of switches that are tried at most.
 const SETS_MAX: u64 = 20_000;
 
@@ -290,6 +293,9 @@ fn with_network(name: &str, mut tree: Tree, network: &Path) -> Result<Tree, Plan
             }
             if let Some((_, collective)) = keys.iter().find(|(key, _)| key.name == "collective") {
                 return Err(refuse("jobs.collective: expected none, for what is predicted is that of allreduces", collective));
+            }
+            if let Some((own, value)) = keys.iter().find(|(key, _)| SIMULATED_ONLY.contains(&key.name.as_str())) {
+                return Err(refuse(&format!("jobs.{}: expected none, for what is predicted knows nothing of it", own.name), value));
             }
             keys.push((key("system"), given(Kind::Text("ring".into()))));
         }

@@ -84,7 +84,8 @@ impl OwnWindows {
 
     /// Once for a window's worth of fragments.
     fn on_ack(&mut self, now: Instant, ack: &Acknowledged) {
-        self.rounds.on_answer(now, 0, (ack.edge, ack.next), seen(ack.aggregated, ack.flags, ack.waited));
+        let window = self.rounds.control().length();
+        self.rounds.on_answer(now, 0, (ack.edge, ack.next), window, seen(ack.aggregated, ack.flags, ack.waited));
     }
 }
 

@@ -110,11 +110,11 @@ impl<A> Descriptors<A> {
         &mut self.pool[number]
     }
 
-    /// What a descriptor holds, as a packet says it.
+    /// What a descriptor holds, as a packet says it, with what its block has met.
     #[inline]
-    pub(super) fn partial_sum(&self, number: u32) -> PartialSum {
+    pub(super) fn partial_sum(&self, number: u32, marks: CanaryMarks) -> PartialSum {
         let Descriptor { id, leader, counter, hosts, .. } = self.pool[number];
-        PartialSum { id, leader, counter, hosts, marks: self.marks(number) }
+        PartialSum { id, leader, counter, hosts, marks }
     }
 
     /// What the block of a descriptor has met, as far as it is known here.

@@ -135,6 +135,12 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         self.marks != MarkRule::Nothing
     }
 
+    /// What the block of a descriptor has met, for hosts that are told; nothing for others, whose array jobs with such hosts may share.
+    #[inline]
+    fn told(&self, number: u32) -> CanaryMarks {
+        if self.tells() { self.descriptors.marks(number) } else { CanaryMarks::default() }
+    }
+
     /// What a packet has met on its way here.
     #[inline]
     fn met(&self, from: Ingress) -> CanaryMarks {
@@ -352,9 +358,8 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     #[inline]
     fn collide<T: Tx<CanaryHeader, P>>(&mut self, place: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         let route = Route::direct(Address::worker(sum.leader), self.flow());
-        if self.tells() {
-            self.descriptors.table.want(place);
-        }
+        // Whoever has the place may tell its hosts, whether this job does or not.
+        self.descriptors.table.want(place);
         let sum = PartialSum { marks: sum.marks.with(CanaryMarks::COLLISION.only_if(self.tells())), ..*sum };
         let header = CanaryHeader::Collided { sum, switch: self.node.0 as u16, port };
         tx.note(Event::Counted(Tally::Collision));
@@ -371,7 +376,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             descriptor.state = State::Ready;
             return self.waiting_up.push_back(number);
         }
-        let header = CanaryHeader::Reduce(self.descriptors.partial_sum(number));
+        let header = CanaryHeader::Reduce(self.descriptors.partial_sum(number, self.told(number)));
         let descriptor = self.descriptors.get(number);
         let body = if descriptor.bytes == 0 { Body::Empty } else { Body::Acc(&descriptor.sum) };
         tx.note(Event::Counted(Tally::Sum));
@@ -454,7 +459,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         if !tx.room(Egress::Ports(&self.copies)) {
             return self.keep_sum(number, port, marks, payload, tx);
         }
-        let marks = marks.with(self.descriptors.marks(number));
+        let marks = marks.with(self.told(number));
         tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id, marks }, Body::Borrowed(payload));
         self.free(number, tx);
     }
@@ -519,7 +524,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
                 self.waiting_down.push_back(number);
                 continue;
             }
-            let marks = self.descriptors.marks(number);
+            let marks = self.told(number);
             let descriptor = self.descriptors.get(number);
             let body = if descriptor.empty_sum { Body::Empty } else { Body::Acc(&descriptor.sum) };
             tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id: descriptor.id, marks }, body);

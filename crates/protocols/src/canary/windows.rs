@@ -70,7 +70,7 @@ impl Windows {
             marked: marks.has(CanaryMarks::CONGESTION),
             waited: None,
         };
-        if rounds.on_answer(now, operation, (edge, next), seen) {
+        if rounds.on_answer(now, operation, (edge, next), self.length, seen) {
             self.look();
         }
     }

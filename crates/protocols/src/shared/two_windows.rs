@@ -351,16 +351,16 @@ impl OwnRounds {
     }
 
     /// An answer has come, after which `edge` is the first packet without one and `next` the first that has not been sent; both are numbers
-    /// that wrap. True where it has begun a round, and so changed the windows.
+    /// that wrap; `window` is how many may be under way. True where it has begun a round, and so changed the windows.
     #[inline]
-    pub fn on_answer(&mut self, now: Instant, tensor: u32, (edge, next): (u32, u32), seen: Seen) -> bool {
+    pub fn on_answer(&mut self, now: Instant, tensor: u32, (edge, next): (u32, u32), window: u32, seen: Seen) -> bool {
         let over = self.end.is_none_or(|end| !newer(end, edge));
         if over {
             if let Some(met) = self.tally.begin(now, tensor, self.control.length()) {
                 self.control.update(&met);
             }
             let all_here = next == edge;
-            self.end = Some(if all_here { edge.wrapping_add(self.control.length()) } else { next });
+            self.end = Some(if all_here { edge.wrapping_add(window) } else { next });
         }
         self.tally.count(now, tensor, seen);
         over
