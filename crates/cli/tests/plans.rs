@@ -237,10 +237,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "\"tree\"\ntrees = 1",
         "\"canary\"\ntimeout_ps = 5",
-        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, file, workload, groups, across, chunks, local_rate, local_latency, \
-         collective, root_rank, copies, workers, servers, server_placement, placement, jobs_per_host, message, payload, element, reproducible, operator, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
-         crash, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
-         fan_in, generations, hold, leader, leader_time, lifetime, scan, shared, table, timeout, timeout_max, timeout_min",
+        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, file, workload, groups, across, chunks, local_rate, \
+         local_latency, collective, root_rank, copies, workers, servers, server_placement, placement, jobs_per_host, message, payload, \
+         element, reproducible, operator, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, \
+         start_skew, arrivals, crash, noise, window, reliable, rto_initial, rto_min, patience, collision_weight, collisions, \
+         descriptors, failure, fan_in, generations, hold, initial, leader, leader_time, lifetime, mark_weight, scan, shared, table, \
+         threshold, timeout, timeout_max, timeout_min, window_min, windows",
     ),
     ("trees = 1", "window = 0", "plan.toml:9: jobs[0].window = 0: expected a whole number of 1 or more, or \"unlimited\""),
     ("trees = 1", "window = \"unlimited\"", "plan.toml:9: jobs[0].window = \"unlimited\": expected 1 to 1048576 packets"),

@@ -65,7 +65,11 @@ impl Fault {
         let Kind::Table(entries) = &tree.kind else { return };
         let entry = match &self.what {
             What::UnknownKey { key, .. } => entries.iter().find(|(name, _)| name.name == *key),
-            What::Expected { found, .. } => entries.iter().find(|(_, value)| unexpected_text(value) == *found),
+            What::Expected { found, .. } => {
+                // A system's name is read before all else, so where another key has the same value, that one is wrong.
+                let mut with_it = entries.iter().filter(|(_, value)| unexpected_text(value) == *found);
+                with_it.clone().find(|(name, _)| name.name != "system").or_else(|| with_it.next())
+            }
             _ => None,
         };
         let Some((key, value)) = entry else { return };

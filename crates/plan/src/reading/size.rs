@@ -6,7 +6,7 @@ pub const POINTS_MAX: u64 = 100_000;
 /// Runs of a plan at most.
 pub const RUNS_MAX: u64 = 1_000_000;
 /// Memory of one run at most, as estimated.
-pub const RUN_BYTES_MAX: u64 = 4 << 30;
+pub const RUN_BYTES_MAX: u64 = 6 << 30;
 /// Workers of all jobs together at most.
 pub const WORKERS_MAX: u64 = 1 << 22;
 /// Parts of a path, and tables and lists in each other, at most.
