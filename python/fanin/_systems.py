@@ -189,9 +189,9 @@ class SystemKeys(TypedDict, total=False):
     trees: int
     # panama
     window_initial: int
-    # canary
-    window_min: int
     # netreduce, machines
     window_messages: int
+    # canary
+    window_min: int
     # canary, a2tp
     windows: Literal["agreed", "own"] | Literal["fixed", "a2tp"]

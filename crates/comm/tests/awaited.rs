@@ -86,6 +86,7 @@ fn the_rank_that_sleeps_every_step_is_named() {
 #[test]
 fn the_rank_that_sleeps_every_step_is_named_in_canary_too() {
     let page = named(Some("canary"));
+    // A switch of Canary waits no longer than its timeout, so it counts less than the rank sleeps.
     let awaited = by_rank(&page, "fanin_switch_rank_awaited_seconds_total", "/allreduce/");
-    assert!(awaited[1] > 4.0 * awaited[0].max(awaited[2]) && awaited[1] > 5.0, "{awaited:?}");
+    assert!(awaited[1] > 4.0 * awaited[0].max(awaited[2]) && awaited[1] > 1.0, "{awaited:?}");
 }

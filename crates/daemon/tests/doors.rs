@@ -145,36 +145,6 @@ fn who_comes_without_tls_is_told_what_to_do() {
     assert_eq!(metric(&switch.daemon, "fanin_switch_refusals_total", ""), 1.0);
 }
 
-/// Who finds no room is told so, and why, by TLS as well: not now and then, but every time.
-#[test]
-fn who_finds_no_room_is_told_so_by_tls_and_without() {
-    let full = |hear: &mut dyn FnMut() -> Result<SwitchMessage, ClientError>| match hear() {
-        Err(ClientError::Refused(refused)) => assert_eq!(refused.code, Refusal::Full, "{}", refused.text),
-        other => panic!("{other:?}"),
-    };
-    let switch = Sealed::start("full", 1);
-    let mut config = config();
-    config.jobs.connections_max = 1;
-    let plain = Daemon::start(config).unwrap();
-    // A job has begun to form, so its connection makes room for nobody.
-    let stay = |stream: &mut dyn Write, job: &str| stream.write_all(&encode(&ClientMessage::Join(Box::new(join(job, 0, 2))))).unwrap();
-    let mut sealed_member = switch.greet();
-    stay(&mut sealed_member, "sealed");
-    let mut plain_member = TcpStream::connect(plain.control_address()).unwrap();
-    plain_member.write_all(&ClientSession::greeting("test")).unwrap();
-    stay(&mut plain_member, "plain");
-    until("both have joined", || {
-        [&switch.daemon, &plain].iter().all(|daemon| metric(daemon, "fanin_switch_jobs", "phase=\"waiting\"") == 1.0)
-    });
-    for _ in 0..10 {
-        let (mut stream, mut session) = (switch.greet(), ClientSession::new());
-        full(&mut || hear(&mut stream, &mut session));
-        let (mut stream, mut session) = (TcpStream::connect(plain.control_address()).unwrap(), ClientSession::new());
-        stream.set_read_timeout(Some(GUARD)).unwrap();
-        full(&mut || hear(&mut stream, &mut session));
-    }
-}
-
 /// A part of a record is nothing to read: whoever sends one byte by byte keeps a reader no longer than its timeout and a byte.
 #[test]
 fn a_record_that_comes_byte_by_byte_does_not_outlast_a_read_s_timeout() {

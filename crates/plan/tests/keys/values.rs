@@ -40,7 +40,13 @@ pub const NETWORK: &[Key] = &[
     ("hosts_per_leaf", &[bare("6")]),
     ("spines", &[bare("3")]),
     ("parallel_links", &[bare("2")]),
-    ("ports", &[bare("4"), with(&["network={ shape = \"fat-tree-3\", rate = \"100Gb/s\", latency = \"300ns\", ports = 4 }"], "6")]),
+    (
+        "ports",
+        &[
+            bare("4"),
+            with(&["network={ shape = \"fat-tree-3\", rate = \"100Gb/s\", latency = \"300ns\", ports = 4 }", "jobs.0.window=32"], "6"),
+        ],
+    ),
     ("groups", &[bare("4"), with(&[DRAGONFLY], "4")]),
     ("routers", &[bare("4"), with(&[DRAGONFLY], "4")]),
     ("global_links", &[bare("2"), with(&[DRAGONFLY], "3")]),
