@@ -323,7 +323,6 @@ impl Config {
     /// # Errors
     /// As [`Config::from_env`].
     pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        check_tls_is_said(&get)?;
         let first = |names: &[&'static str]| names.iter().find_map(|&name| Some((name, get(name).filter(|value| !value.is_empty())?)));
         let rank = first(&["FANIN_RANK", "RANK", "OMPI_COMM_WORLD_RANK"]);
         let world = first(&["FANIN_WORLD", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"]);
@@ -557,23 +556,11 @@ impl Config {
     }
 }
 
-/// An empty variable counts as none, but not of those that say how a switch is known: `FANIN_TLS=$CA` without `CA` would send a token in clear.
-fn check_tls_is_said(get: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
-    match TLS_VARIABLES.iter().find(|name| get(name).is_some_and(|value| value.is_empty())) {
-        Some(what) => Err(ConfigError::Value { what, value: "\"\"".into(), expected: "a value, or no such variable".into() }),
-        None => Ok(()),
-    }
-}
-
-/// What says by what a switch is known.
-const TLS_VARIABLES: [&str; 4] = ["FANIN_TLS", "FANIN_TLS_NAME", "FANIN_TLS_CERT", "FANIN_TLS_KEY"];
-
 /// By what a switch is known, where variables say that.
 ///
 /// # Errors
 /// [`ConfigError`] for one that makes no sense, or that is there without another.
 pub(crate) fn tls_of(get: impl Fn(&str) -> Option<String>) -> Result<Option<ClientTls>, ConfigError> {
-    check_tls_is_said(&get)?;
     tls(&|names: &[&'static str]| names.iter().find_map(|&name| Some((name, get(name).filter(|value| !value.is_empty())?))))
 }
 
