@@ -94,7 +94,7 @@ pub struct JobKeys {
     pub jobs_per_host: Count,
     /// What ranks compute and communicate, in place of one vector: a workload's file, or a model.
     pub workload: Option<WorkloadFrom>,
-    /// With pods: into how many chunks a vector is cut, which follow each other from step to step; [`CHUNKS`](crate::jobs::pods::CHUNKS) where it is
+    /// With pods: into how many chunks a vector is cut, which follow each other from step to step; 4 where it is
     /// not given.
     pub chunks: Option<Count>,
     /// With a workload: rate of a rank's link to the others of its host.
