@@ -11,7 +11,7 @@
 #define SHORT_PAYLOAD (HEAD + CANARY_BYTES_BROADCAST)
 
 /* What becomes of a packet of a block. */
-enum canary_outcome { CANARY_DROP, CANARY_UP, CANARY_ADDED, CANARY_SUM, CANARY_STRAGGLER, CANARY_COLLISION };
+enum canary_outcome { CANARY_DROP, CANARY_UP, CANARY_ADDED, CANARY_SUM, CANARY_STRAGGLER, CANARY_TAKEN };
 
 /* A block, as packets towards its leader name it: `PartialSum`. */
 struct partial_sum {
@@ -123,7 +123,7 @@ static __always_inline enum canary_outcome canary_decide(struct packet *p, struc
 		v->deadline = now + job->timeout_ns;
 		__sync_fetch_and_add(&job->in_use, 1);
 	} else if (v->round != sum->id) {
-		return CANARY_COLLISION;
+		return CANARY_TAKEN;
 	} else if (v->state == STATE_DONE) {
 		v->arrived |= 1ull << (p->number & 63);
 		return CANARY_STRAGGLER;
@@ -176,7 +176,7 @@ static __always_inline int canary_reduce(struct packet *p, __u32 bytes)
 		/* `canary 5.2`, 4: it goes on as it is. */
 		tally(p->counts, TALLY_STRAGGLERS);
 		return canary_route(p, sum.leader, HOP_BY_AGGREGATORS_BITS, bytes);
-	case CANARY_COLLISION:
+	case CANARY_TAKEN:
 		/* `canary 5.2`, 5: the leader is told whom the broadcast will not reach, and no switch touches the packet any more. */
 		tally(p->counts, TALLY_COLLISIONS);
 		U32(s, LONG_HEAD + CANARY_PORT) = p->number;
