@@ -550,7 +550,7 @@ impl Link {
         self.notices.tell(&format!("job {:?}: {lost}; {again} {seconds:.1} s", self.job));
         let (begun, deadline) = (Instant::now(), Instant::now() + self.patience);
         while !self.is_over() && Instant::now() < deadline {
-            match meeting::knock(&self.reach, address, KNOCK_LIMIT) {
+            match meeting::knock(&self.reach, address, KNOCK_LIMIT, &|| self.is_over()) {
                 Ok(knock) if knock.switch_instance == locked(&self.ticket).switch_instance => {
                     if let Some(found) = self.attach(knock) {
                         *locked(&self.lost) = None;
@@ -654,7 +654,7 @@ impl Link {
     /// Another rank: whether rank 0 lets others come.
     fn find_standby(&self) -> Option<SocketAddr> {
         let address = (*locked(&self.standby_at))?;
-        meeting::knock(&self.reach, address, STANDBY_KNOCK_LIMIT).ok().map(|_| address)
+        meeting::knock(&self.reach, address, STANDBY_KNOCK_LIMIT, &|| self.is_over()).ok().map(|_| address)
     }
 
     /// Rank 0 keeps an address where ranks meet if they lose their switch, and tells the others.

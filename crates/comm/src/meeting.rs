@@ -129,14 +129,14 @@ pub(crate) struct Knock {
     pub(crate) switch_instance: u64,
 }
 
-/// Sees whether a switch answers at `address`.
+/// Sees whether a switch answers at `address`; `gives_up` is asked while keys are agreed upon, which may take longer than `limit`.
 ///
 /// # Errors
 /// In words, where nobody does.
-pub(crate) fn knock(reach: &Reach, address: SocketAddr, limit: Duration) -> Result<Knock, String> {
+pub(crate) fn knock(reach: &Reach, address: SocketAddr, limit: Duration, gives_up: &dyn Fn() -> bool) -> Result<Knock, String> {
     // Keys take several ways to the other end and back to agree upon, and the answer one more.
     let deadline = Instant::now() + if reach.is_sealed() { limit.max(reach::HANDSHAKE_LIMIT) } else { limit };
-    let mut stream = reach.open(address, limit, &|| false).map_err(|error| error.to_string())?;
+    let mut stream = reach.open(address, limit, gives_up).map_err(|error| error.to_string())?;
     stream.write_all(&ClientSession::greeting(SOFTWARE)).map_err(|error| error.to_string())?;
     let (mut session, mut bytes) = (ClientSession::new(), [0; 1 << 10]);
     loop {

@@ -109,7 +109,7 @@ fn look_for((reach, switch): (&Reach, SocketAddr), looks: u32, over: &AtomicBool
             }
             thread::sleep(TICK);
         }
-        if knock(reach, switch, KNOCK_LIMIT).is_ok() {
+        if knock(reach, switch, KNOCK_LIMIT, &|| over.load(Ordering::Acquire)).is_ok() {
             found();
             pause = (pause * 2).min(LOOK_MAX);
         }

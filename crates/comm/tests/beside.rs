@@ -2,14 +2,13 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::every::check_all_kinds;
-use common::switch::{self, Switch, at, every_collective, page};
+use common::switch::{self, Switch, at, collectives, every_collective, page};
 use common::{PATIENT, Told, at_all, configs, run};
 use fanin_comm::{Config, DType, ElementOp, FaultPlan, Meeting, Operator, PathReport, ReproducibleBy, Transport};
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle};
@@ -128,29 +127,9 @@ fn sums_in_canary_are_exact_whenever_the_switch_is_killed() {
     let mut switch = Switch::start("127.0.0.1:0");
     let mut configs = at(&switch, WORLD);
     configs.iter_mut().for_each(|config| config.system = Config::system_named("canary"));
-    let calls = Arc::new(AtomicU32::new(0));
-    let (counted, all_done) = (calls.clone(), Arc::new(Barrier::new(WORLD as usize)));
-    let ranks = thread::spawn(move || {
-        run(configs, move |comm| {
-            for call in 0..CALLS {
-                every_collective(&comm, call);
-                counted.fetch_add(1, Ordering::Relaxed);
-            }
-            all_done.wait();
-        })
-    });
-    let mut restarts = 0;
-    while !ranks.is_finished() {
-        let before = calls.load(Ordering::Relaxed);
-        while !ranks.is_finished() && calls.load(Ordering::Relaxed) < before + 17 {
-            thread::sleep(Duration::from_micros(700));
-        }
-        if !ranks.is_finished() {
-            switch.start_again();
-            restarts += 1;
-        }
-    }
-    ranks.join().unwrap();
+    let calls = Arc::default();
+    let ranks = collectives(configs, CALLS, &calls);
+    let ((), restarts) = switch.killed_while(ranks, &calls, 17);
     assert!(restarts >= 3, "{restarts} restarts");
 }
 

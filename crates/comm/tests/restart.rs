@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use common::switch::{self, Switch, at, every_collective};
+use common::switch::{self, Switch, at, collectives};
 use common::{PATIENT, configs, run};
 use fanin_comm::{Config, Fallback, Notices, Operator, ReproducibleBy, SparsePath, SparseWay, Transport};
 
@@ -22,32 +22,9 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
     const WORLD: u32 = 3;
     const CALLS: u32 = 60;
     let mut switch = Switch::start("127.0.0.1:0");
-    let (configs, calls) = (at(&switch, WORLD), Arc::new(AtomicU32::new(0)));
-    let counted = calls.clone();
-    // Who has left cannot help after a restart, so nobody leaves while another rank lacks a result.
-    let all_done = Arc::new(Barrier::new(WORLD as usize));
-    let ranks = thread::spawn(move || {
-        run(configs, move |comm| {
-            for call in 0..CALLS {
-                every_collective(&comm, call);
-                counted.fetch_add(1, Ordering::Relaxed);
-            }
-            all_done.wait();
-        })
-    });
-    let mut restarts = 0;
-    while !ranks.is_finished() {
-        // Whatever they are doing just now.
-        let before = calls.load(Ordering::Relaxed);
-        while !ranks.is_finished() && calls.load(Ordering::Relaxed) < before + 11 {
-            thread::sleep(Duration::from_micros(700));
-        }
-        if !ranks.is_finished() {
-            switch.start_again();
-            restarts += 1;
-        }
-    }
-    ranks.join().unwrap();
+    let calls = Arc::default();
+    let ranks = collectives(at(&switch, WORLD), CALLS, &calls);
+    let ((), restarts) = switch.killed_while(ranks, &calls, 11);
     assert!(restarts >= 3, "{restarts} restarts");
 }
 
@@ -87,18 +64,7 @@ fn sparse_sums_are_exact_whenever_the_switch_is_killed() {
             ways
         })
     });
-    let mut restarts = 0;
-    while !ranks.is_finished() {
-        let before = calls.load(Ordering::Relaxed);
-        while !ranks.is_finished() && calls.load(Ordering::Relaxed) < before + 61 {
-            thread::sleep(Duration::from_micros(700));
-        }
-        if !ranks.is_finished() {
-            switch.start_again();
-            restarts += 1;
-        }
-    }
-    let ways = ranks.join().unwrap();
+    let (ways, restarts) = switch.killed_while(ranks, &calls, 61);
     assert!(ways.iter().all(|rank| *rank == ways[0]), "the same way at all ranks");
     let by_switch = ways[0].iter().filter(|way| **way == SparseWay::Switch).count();
     assert!(restarts >= 3 && by_switch >= 100, "{restarts} restarts, {by_switch} sums by the switch: {:?}", told.lock().unwrap());
@@ -140,18 +106,8 @@ fn reproducible_sums_have_the_same_bits_whenever_the_switch_is_killed() {
     let (configs, calls) = (reproducible(at(&switch, WORLD)), Arc::new(AtomicU32::new(0)));
     let counted = calls.clone();
     let ranks = thread::spawn(move || run_all(configs, counted));
-    let mut restarts = 0;
-    while !ranks.is_finished() {
-        let before = calls.load(Ordering::Relaxed);
-        while !ranks.is_finished() && calls.load(Ordering::Relaxed) < before + 10 {
-            thread::sleep(Duration::from_micros(700));
-        }
-        if !ranks.is_finished() {
-            switch.start_again();
-            restarts += 1;
-        }
-    }
-    assert!(ranks.join().unwrap() == expected, "other bits after {restarts} restarts");
+    let (sums, restarts) = switch.killed_while(ranks, &calls, 10);
+    assert!(sums == expected, "other bits after {restarts} restarts");
     assert!(restarts >= 2, "{restarts} restarts");
 }
 

@@ -145,6 +145,40 @@ fn who_comes_without_tls_is_told_what_to_do() {
     assert_eq!(metric(&switch.daemon, "fanin_switch_refusals_total", ""), 1.0);
 }
 
+/// Who finds no room is told so, and why, by TLS as well: not now and then, but every time.
+#[test]
+fn who_finds_no_room_is_told_so_by_tls_and_without() {
+    let is_full = |said: Result<SwitchMessage, ClientError>| match said {
+        Err(ClientError::Refused(refused)) => assert_eq!(refused.code, Refusal::Full, "{}", refused.text),
+        other => panic!("{other:?}"),
+    };
+    let sealed = Sealed::start("full", 1);
+    let mut of_one = config();
+    of_one.jobs.connections_max = 1;
+    let plain = Daemon::start(of_one).unwrap();
+    // A job of which a rank waits for the other, so that its connection makes room for nobody.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let waits = |stream: &mut dyn Write, job: &str| {
+        let join = fanin_control::Join { data: socket.local_addr().unwrap(), ..join(job, 0, 2) };
+        stream.write_all(&encode(&ClientMessage::Join(Box::new(join)))).unwrap();
+    };
+    let mut by_tls = sealed.greet();
+    waits(&mut by_tls, "sealed");
+    let mut without = TcpStream::connect(plain.control_address()).unwrap();
+    without.write_all(&ClientSession::greeting("test")).unwrap();
+    waits(&mut without, "plain");
+    for daemon in [&sealed.daemon, &plain] {
+        until("a rank waits", || metric(daemon, "fanin_switch_jobs", "phase=\"waiting\"") == 1.0);
+    }
+    for _ in 0..10 {
+        let (mut stream, mut session) = (sealed.greet(), ClientSession::new());
+        is_full(hear(&mut stream, &mut session));
+        let (mut stream, mut session) = (TcpStream::connect(plain.control_address()).unwrap(), ClientSession::new());
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+        is_full(hear(&mut stream, &mut session));
+    }
+}
+
 /// A part of a record is nothing to read: whoever sends one byte by byte keeps a reader no longer than its timeout and a byte.
 #[test]
 fn a_record_that_comes_byte_by_byte_does_not_outlast_a_read_s_timeout() {

@@ -45,7 +45,7 @@ impl Link {
             if looked.is_none_or(|looked| looked.elapsed() >= pause) {
                 (looked, pause) = (Some(Instant::now()), (pause * 2).min(MANAGER_LOOK_MAX));
                 let known = locked(&self.ticket).switch_instance;
-                let found = match meeting::knock(&self.reach, self.home, STANDBY_KNOCK_LIMIT) {
+                let found = match meeting::knock(&self.reach, self.home, STANDBY_KNOCK_LIMIT, &|| self.is_over()) {
                     Ok(knock) if knock.switch_instance == known => self.attach(knock),
                     // It is told of the job; one that does not take it is not asked again.
                     Ok(knock) if refused_by != Some(knock.switch_instance) => {

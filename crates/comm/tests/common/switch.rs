@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fanin_channel::{Identity, ServerTls};
@@ -13,7 +15,7 @@ use fanin_daemon::{Daemon, DaemonConfig};
 use fanin_trust::Protection;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::configs;
+use super::{configs, run};
 
 const SWITCH: &str = "FANIN_TEST_SWITCH";
 /// The folder of certificates of a switch that speaks TLS.
@@ -81,6 +83,23 @@ impl Switch {
         self.kill();
         self.process = Switch::start_with(&self.address.to_string(), self.folder.clone()).process.take();
     }
+
+    /// Kills it, whatever ranks do just now, and starts it again, each time that they have counted so many calls more; until they are done. Gives what
+    /// they give, and how often that was.
+    pub fn killed_while<R>(&mut self, ranks: JoinHandle<R>, calls: &AtomicU32, between: u32) -> (R, u32) {
+        let mut restarts = 0;
+        while !ranks.is_finished() {
+            let before = calls.load(Ordering::Relaxed);
+            while !ranks.is_finished() && calls.load(Ordering::Relaxed) < before + between {
+                thread::sleep(Duration::from_micros(700));
+            }
+            if !ranks.is_finished() {
+                self.start_again();
+                restarts += 1;
+            }
+        }
+        (ranks.join().unwrap(), restarts)
+    }
 }
 
 impl Drop for Switch {
@@ -94,6 +113,21 @@ pub fn at(switch: &Switch, world: u32) -> Vec<Config> {
     let (configs, _) = configs(world, Transport::Udp);
     let meeting = Meeting::Switch(switch.address.to_string());
     configs.into_iter().map(|config| Config { meeting: meeting.clone(), ..config }).collect()
+}
+
+/// Ranks that do every collective so many times, and count that. Who has left cannot help after a restart, so nobody leaves while another rank lacks a
+/// result.
+pub fn collectives(configs: Vec<Config>, times: u32, counted: &Arc<AtomicU32>) -> JoinHandle<()> {
+    let (counted, all_done) = (counted.clone(), Barrier::new(configs.len()));
+    thread::spawn(move || {
+        run(configs, move |comm| {
+            for call in 0..times {
+                every_collective(&comm, call);
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            all_done.wait();
+        });
+    })
 }
 
 /// The metrics of a switch.

@@ -392,7 +392,8 @@ fn program_record(number: usize, result: &RunResult, prepared: &Prepared) -> Job
         jct_us: workload_record::total_us(program, ran),
         alone_us: None,
         slowdown: None,
-        iteration_us: workload_record::step_us(program, ran),
+        // Pods have operations, and no iterations.
+        iteration_us: if sums.is_some() { None } else { workload_record::step_us(program, ran) },
         communication_us: workload.exposed_us,
         crashed_us: ran.crashed.map(us),
         worker_us_min: None,
