@@ -16,7 +16,7 @@ pub struct Value {
     pub simulated: Option<f64>,
     /// How long an iteration takes, in us, mean over jobs; of jobs that train or have a workload.
     pub iteration_us: Option<f64>,
-    /// What holds the slowest job up, by name.
+    /// What holds the slowest job up, by name, as rules have it; where a simulation gives something else, that it is not known.
     pub bound: String,
     /// Why the rules do not know, where they say so.
     pub unknown: Option<String>,
@@ -42,6 +42,9 @@ impl Value {
         Value { simulated: Some(0.0), bound: "a job did not complete".into(), ..self.clone() }
     }
 }
+
+/// How far, as a share, rules may be from a simulation for their word on what holds a job up to count.
+const RULES_HOLD: f64 = 0.2;
 
 /// Packets of all vectors that a simulation has at most; longer vectors are simulated in part.
 const PACKETS_MAX: f64 = 8_192.0;
@@ -86,7 +89,11 @@ pub fn value(setting: &Setting, system: &str, able: &[bool], new: New, (draws, s
         let bytes =
             |job: usize| first.scenario.jobs[job].elements.iter().sum::<u64>() as f64 * f64::from(first.scenario.jobs[job].element_bytes);
         let operations = |job: usize| first.scenario.jobs[job].elements.len().max(1) as f64;
-        found.simulated = Some(seconds.iter().enumerate().map(|(job, seconds)| bytes(job) * 8e-9 / operations(job) / seconds).sum());
+        let gbps: f64 = seconds.iter().enumerate().map(|(job, seconds)| bytes(job) * 8e-9 / operations(job) / seconds).sum();
+        found.simulated = Some(gbps);
+        if (found.gbps / gbps - 1.0).abs() > RULES_HOLD {
+            found.bound = format!("not known: rules give {:.2} Gb/s", found.gbps);
+        }
         found.iteration_us = iteration_us(&first, &seconds).or(found.iteration_us);
     }
     Some(found)
