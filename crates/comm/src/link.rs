@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use fanin_channel::Stream;
 use fanin_control::{
     ALIVE_INTERVAL_MS, Admitted, Attach, ByHosts, CallDescription, ClientError, ClientMessage, ClientSession, Failed, FailureKind, Join,
-    SILENCE_MS_MIN, SwitchMessage, Token, encode,
+    Refusal, Refused, SILENCE_MS_MIN, SwitchMessage, Token, encode,
 };
 use fanin_daemon::DaemonHandle;
 use fanin_net::Waker;
@@ -595,7 +595,7 @@ impl Link {
     }
 
     /// Whether there is a place for the job besides its switch.
-    fn may_go_elsewhere(&self) -> bool {
+    pub(crate) fn may_go_elsewhere(&self) -> bool {
         self.keeps_standby() && self.is_home() && (self.rank == 0 || locked(&self.standby_at).is_some())
     }
 
@@ -742,6 +742,11 @@ impl Link {
                 }
                 // The job need not end with its switch.
                 Err(ClientError::Failed(Failed { kind: FailureKind::Shutdown, text, .. })) if self.may_go_elsewhere() => {
+                    return Ok(Heard::Ends(text));
+                }
+                // It has said so to the connection before this one, which was lost to that.
+                Err(ClientError::Refused(Refused { code: Refusal::Draining, text })) if self.may_go_elsewhere() => {
+                    thread::sleep(RETRY);
                     return Ok(Heard::Ends(text));
                 }
                 Err(ClientError::Failed(Failed { kind: FailureKind::Switch, text, .. })) if self.is_over_fabric() => {

@@ -14,8 +14,8 @@ use std::{fs, thread};
 
 use fanin_channel::{HandshakeError, ServerTls, Stream};
 use fanin_control::{
-    ALIVE_INTERVAL_MS, Admitted, ByHosts, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan,
-    OperatorWish, ResumeState, SwitchMessage, Token, encode,
+    ALIVE_INTERVAL_MS, Admitted, ByHosts, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join,
+    OperationPlan, OperatorWish, Refusal, Refused, ResumeState, SwitchMessage, Token, encode,
 };
 use fanin_core::{ElementOp, hash};
 use fanin_daemon::{DaemonConfig, DaemonHandle};
@@ -594,6 +594,13 @@ impl<'a> Talk<'a> {
                 suspect_rank: failed.suspect_rank,
                 kind: Some(failed.kind),
             }),
+            // What is asked for is in order, and another life of the switch may do it.
+            draining @ ClientError::Refused(Refused { code: Refusal::Draining, .. }) => CommError::Failed {
+                job: self.config.job.clone(),
+                text: draining.to_string(),
+                suspect_rank: None,
+                kind: Some(FailureKind::Shutdown),
+            },
             other => CommError::Refused { rank: self.config.rank, text: other.to_string() },
         }
     }

@@ -189,6 +189,38 @@ fn a_job_that_the_switch_has_no_room_for_ends_the_communicator_with_the_reason_a
 }
 
 #[test]
+fn a_reduction_that_a_switch_takes_no_new_job_for_since_it_ends_is_summed_by_hosts() {
+    let mut config = DaemonConfig::new("127.0.0.1:0".parse().unwrap());
+    config.jobs.drain_ms = 700;
+    let daemon = Daemon::start(config).unwrap();
+    let (configs, told) = at_daemon(&daemon, 3, "canary");
+    let gate = Arc::new(Barrier::new(4));
+    let reached = gate.clone();
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            comm.allreduce(&mut [1i32; 10], Operator::Sum).unwrap();
+            reached.wait();
+            reached.wait();
+            // A job of its own, which the switch does not take any more.
+            let mut greatest = [comm.rank() as i32; 10];
+            comm.allreduce(&mut greatest, Operator::Max).unwrap();
+            assert_eq!(greatest, [2; 10]);
+            let PathReport::Datagrams { by_hosts, .. } = comm.path() else { panic!("{}", comm.path()) };
+            assert!(by_hosts.is_some(), "{}", comm.path());
+            comm.barrier().unwrap();
+        })
+    });
+    gate.wait();
+    daemon.drain();
+    let drains = || told.lock().unwrap().iter().any(|text| text.contains("shuts down"));
+    while !drains() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    gate.wait();
+    ranks.join().unwrap();
+}
+
+#[test]
 fn what_one_switch_does_not_do_is_refused_by_name() {
     let read = |variables: &[(&'static str, &'static str)]| {
         let all = [&[("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_SWITCH", "s:1")][..], variables].concat();

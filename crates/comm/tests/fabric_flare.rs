@@ -213,10 +213,14 @@ mod operators {
                     comm.allreduce_custom(&mut all, &product_of).unwrap();
                     assert!((0..length).all(|index| all[index] == product(index)), "{system}");
                 }
-                let before = comm.statistics().counters.payload_bytes_sent;
-                let mut all = given();
-                comm.allreduce_custom(&mut all, &product_of).unwrap();
-                comm.statistics().counters.payload_bytes_sent - before
+                // What losses and a busy machine have sent again says nothing of the way, and some call has little of that.
+                let sent = (0..8).map(|_| {
+                    let before = comm.statistics().counters.payload_bytes_sent;
+                    let mut all = given();
+                    comm.allreduce_custom(&mut all, &product_of).unwrap();
+                    comm.statistics().counters.payload_bytes_sent - before
+                });
+                sent.min().unwrap()
             });
             // Ranks that combine by themselves send most of their vectors to the others, and then the shares that they have combined.
             let bytes = 4_001 * u64::from(WORLD) * 8;

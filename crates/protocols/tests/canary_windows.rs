@@ -107,12 +107,12 @@ fn without_windows_that_follow_nothing_is_marked() {
     assert_eq!(all_marks(&down), [NONE]);
 }
 
-/// Places that jobs share are wanted by blocks of others: the owner is told, which lies in another job's memory.
-#[test]
-fn jobs_that_share_an_array_tell_each_other_of_collisions() {
+/// A switch of two jobs that share one place: a block of ours has it, and one of the other job has just wanted it. With what the other job's packet says, which
+/// went on past the switch.
+fn collided(ours: MarkRule, others: MarkRule) -> (Bench<CanarySharedSwitch<Census>>, Vec<CanaryMarks>) {
     let other = fanin_core::JobId(JOB.0 + 1);
     let mut node = CanarySharedSwitch::<Census>::new(1, Placement::Hash);
-    for job in [JOB, other] {
+    for (job, rule) in [(JOB, ours), (other, others)] {
         let config = CanarySwitchConfig {
             job,
             node: NodeId(77),
@@ -124,7 +124,7 @@ fn jobs_that_share_an_array_tell_each_other_of_collisions() {
             placement: Placement::Hash,
             descriptor_lifetime: fanin_core::Duration::MAX,
         };
-        node.admit(config, None, None, MarkRule::Collisions);
+        node.admit(config, None, None, rule);
     }
     let mut switch = Bench::new(node, 0);
     switch.gets(1, reduce(0, 0, 1, 9), sum_of(&[1], 0));
@@ -132,7 +132,15 @@ fn jobs_that_share_an_array_tell_each_other_of_collisions() {
     let header = CanaryHeader::Reduce(PartialSum { id, leader: NodeId(0), counter: 1, hosts: 9, marks: NONE });
     let from = fanin_core::Ingress { port: PortId(2), source: Address::default(), job: other, ecn: false };
     switch.node.on_packet(switch.now, from, &header, &sum_of(&[1], 0), &mut switch.seen);
-    assert_eq!(all_marks(&std::mem::take(&mut switch.seen.sent)), [COLLISION]);
+    let past = all_marks(&std::mem::take(&mut switch.seen.sent));
+    (switch, past)
+}
+
+/// Places that jobs share are wanted by blocks of others: the owner is told, which lies in another job's memory.
+#[test]
+fn jobs_that_share_an_array_tell_each_other_of_collisions() {
+    let (mut switch, past) = collided(MarkRule::Collisions, MarkRule::Collisions);
+    assert_eq!(past, [COLLISION]);
     assert_eq!(all_marks(&switch.waits(TIMEOUT)), [COLLISION]);
     switch.gets(7, broadcast(0), sum_of(&[1], 0));
     switch.gets(1, reduce(1, 0, 1, 9), sum_of(&[1], 1));
@@ -143,34 +151,10 @@ fn jobs_that_share_an_array_tell_each_other_of_collisions() {
 /// have no marks.
 #[test]
 fn a_job_without_marks_marks_nothing_and_makes_others_mark() {
-    let other = fanin_core::JobId(JOB.0 + 1);
-    for (mine, its, marks) in
-        [(MarkRule::Collisions, MarkRule::Nothing, [NONE, COLLISION]), (MarkRule::Nothing, MarkRule::Collisions, [COLLISION, NONE])]
-    {
-        let mut node = CanarySharedSwitch::<Census>::new(1, Placement::Hash);
-        for (job, rule) in [(JOB, mine), (other, its)] {
-            let config = CanarySwitchConfig {
-                job,
-                node: NodeId(77),
-                ports: 8,
-                op: (),
-                block_bytes: BLOCK_BYTES,
-                timeout: Timeout::Fixed(TIMEOUT),
-                descriptors: 1,
-                placement: Placement::Hash,
-                descriptor_lifetime: fanin_core::Duration::MAX,
-            };
-            node.admit(config, None, None, rule);
-        }
-        let mut switch = Bench::new(node, 0);
-        switch.gets(1, reduce(0, 0, 1, 9), sum_of(&[1], 0));
-        let id = fanin_wire::canary::CanaryId::new(other.0 as u8, 0, 3);
-        let header = CanaryHeader::Reduce(PartialSum { id, leader: NodeId(0), counter: 1, hosts: 9, marks: NONE });
-        let from = fanin_core::Ingress { port: PortId(2), source: Address::default(), job: other, ecn: false };
-        switch.node.on_packet(switch.now, from, &header, &sum_of(&[1], 0), &mut switch.seen);
-        assert_eq!(all_marks(&std::mem::take(&mut switch.seen.sent)), [marks[0]], "{mine:?}: the other job's packet, past the switch");
-        assert_eq!(all_marks(&switch.waits(TIMEOUT)), [marks[1]], "{mine:?}: this job's sum");
-    }
+    let (mut switch, past) = collided(MarkRule::Collisions, MarkRule::Nothing);
+    assert_eq!((past, all_marks(&switch.waits(TIMEOUT))), (vec![NONE], vec![COLLISION]));
+    let (mut switch, past) = collided(MarkRule::Nothing, MarkRule::Collisions);
+    assert_eq!((past, all_marks(&switch.waits(TIMEOUT))), (vec![COLLISION], vec![NONE]));
 }
 
 const WINDOWS: TwoWindowConfig = TwoWindowConfig {

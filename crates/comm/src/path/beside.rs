@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fanin_control::Admitted;
+use fanin_control::{Admitted, FailureKind};
 use fanin_core::{CollectiveKind, Duration as SimDuration, ElementOp, JobId};
 use fanin_runtime::{CollectiveCall, RunError, Vectors, Watch};
 use fanin_systems::System;
@@ -38,6 +38,11 @@ const PLACES_MAX: u32 = 16_384;
 
 /// After how long without its sum a switch of Canary gives a block up, whose ranks ask for it then. Names of blocks are used again after twice as long.
 const LIFETIME: SimDuration = SimDuration::from_ms(2_000);
+
+/// Whether a job was not joined since its switch is about to end.
+fn ends(error: &CommError) -> bool {
+    matches!(error, CommError::Failed { kind: Some(FailureKind::Shutdown), .. })
+}
 
 /// A communicator's jobs of the system that was asked for, at one switch.
 pub(crate) struct SwitchJobs {
@@ -125,6 +130,13 @@ impl SwitchJobs {
             Err(error)
                 if error.suspect_rank().is_some_and(|rank| rank != self.config.rank) && link.await_failure(VERDICT_WAIT).is_some() =>
             {
+                Err(Stop::Run(RunError::Stopped))
+            }
+            Err(error) if ends(&error) && link.may_go_elsewhere() => {
+                // The switch takes no new jobs, and is about to leave this one to hosts, which then sum what is asked for.
+                while !link.was_restarted() && !link.has_failed() && goes_on(u32::MAX) {
+                    thread::sleep(LOOK);
+                }
                 Err(Stop::Run(RunError::Stopped))
             }
             Err(error) => Err(match why_not(error, link) {
