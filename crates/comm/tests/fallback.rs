@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 use common::switch::{self, Switch, at, every_collective};
 use common::{PATIENT, Told, at_all, configs, run};
 use fanin_comm::{Communicator, Config, Fallback, FaultPlan, Meeting, Operator, PathReport, Transport};
+use fanin_control::{ClientSession, Refusal, Refused, SwitchMessage, encode};
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle};
 use rustix::process::Signal;
 
@@ -288,6 +291,70 @@ fn a_switch_that_is_shut_down_costs_no_sum() {
         })
     });
     gate.wait();
+    drop(daemon);
+    ranks.join().unwrap();
+}
+
+/// Stands between a rank and its switch: passes its control connection on, cuts it when told to, and says to who comes back that the switch shuts
+/// down, in the switch's name.
+struct Between {
+    listener: TcpListener,
+    switch: SocketAddr,
+}
+
+impl Between {
+    fn serve(&self, cut: &Barrier, refusals: u32) {
+        let (rank, switch) = (self.listener.accept().unwrap().0, TcpStream::connect(self.switch).unwrap());
+        let greeting = thread::scope(|scope| {
+            let (mut from, mut to) = (rank.try_clone().unwrap(), switch.try_clone().unwrap());
+            scope.spawn(move || io::copy(&mut from, &mut to));
+            let (mut from, mut to) = (switch.try_clone().unwrap(), rank.try_clone().unwrap());
+            let down = scope.spawn(move || {
+                let (mut session, mut bytes) = (ClientSession::new(), [0; 1 << 12]);
+                while let Ok(count @ 1..) = from.read(&mut bytes) {
+                    session.push(&bytes[..count]);
+                    while session.next().unwrap().is_some() {}
+                    to.write_all(&bytes[..count]).unwrap();
+                }
+                session.switch().unwrap().clone()
+            });
+            cut.wait();
+            for stream in [&rank, &switch] {
+                stream.shutdown(Shutdown::Both).unwrap();
+            }
+            down.join().unwrap()
+        });
+        let refused = Refused { code: Refusal::Draining, text: "the switch shuts down".into() };
+        for _ in 0..refusals {
+            let mut rank = self.listener.accept().unwrap().0;
+            for message in [SwitchMessage::Hello(greeting.clone()), SwitchMessage::Refused(refused.clone())] {
+                rank.write_all(&encode(&message)).unwrap();
+            }
+            // Until the rank has gone.
+            let _ = io::copy(&mut rank, &mut io::sink());
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_comes_back_while_the_switch_shuts_down_goes_on_by_hosts_with_the_others() {
+    let daemon = Daemon::start(DaemonConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let (mut configs, _) = at_daemon(&daemon, 3);
+    let between = Between { listener: TcpListener::bind("127.0.0.1:0").unwrap(), switch: daemon.control_address() };
+    configs[1].meeting = Meeting::Switch(between.listener.local_addr().unwrap().to_string());
+    let (gate, cut) = (Arc::new(Barrier::new(4)), Arc::new(Barrier::new(2)));
+    let (reached, told) = (gate.clone(), cut.clone());
+    thread::spawn(move || between.serve(&told, 3));
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            every_collective(&comm, 0);
+            reached.wait();
+            every_collective(&comm, 1);
+            assert!(by_hosts(&comm).is_some());
+        })
+    });
+    gate.wait();
+    cut.wait();
     drop(daemon);
     ranks.join().unwrap();
 }
