@@ -583,7 +583,7 @@ fn tls(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>) -> Re
 
 /// Whether communicators at one switch may ask for a system.
 fn is_at_switch(system: &System) -> bool {
-    matches!(system, System::SwitchMl(_) | System::Tree(_) | System::Canary(_))
+    matches!(system, System::SwitchMl(_) | System::Tree(_) | System::Canary(_) | System::Atp(_) | System::A2tp(_))
 }
 
 fn meeting(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>, world: u32) -> Result<Meeting, ConfigError> {

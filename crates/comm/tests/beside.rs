@@ -1,4 +1,4 @@
-//! Canary and a tree at one switch, which a communicator asks for: reductions have jobs of their own, and all else goes as ever.
+//! Canary, a tree, ATP and A2TP at one switch, which a communicator asks for: reductions have jobs of their own, and all else goes as ever.
 
 mod common;
 
@@ -78,7 +78,7 @@ fn canary_reduces_every_type_and_operator_exactly_at_one_switch() {
 
 #[test]
 fn a_tree_does_allreduces_and_leaves_what_it_does_not_offer_to_the_communicators_own_job() {
-    for system in ["tree", "switchml"] {
+    for system in ["tree", "switchml", "a2tp"] {
         let (configs, _) = asking(3, system);
         run(configs, move |comm| {
             let PathReport::Datagrams { system: named, .. } = comm.path() else { panic!("{}", comm.path()) };
@@ -91,17 +91,47 @@ fn a_tree_does_allreduces_and_leaves_what_it_does_not_offer_to_the_communicators
 }
 
 #[test]
-fn sums_in_canary_are_exact_under_loss_duplicates_and_reordering() {
-    let (mut configs, _) = asking(4, "canary");
-    for config in &mut configs {
-        let seed = u64::from(config.rank) + 1;
-        config.faults = FaultPlan { seed, loss: 0.02, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 };
-    }
-    run(configs, |comm| {
-        for call in 0..10 {
-            every_collective(&comm, call);
+fn atp_reduces_every_type_and_operator_exactly_with_its_server_beside_rank_0() {
+    let config = DaemonConfig { http: Some("127.0.0.1:0".parse().unwrap()), ..DaemonConfig::new("127.0.0.1:0".parse().unwrap()) };
+    let daemon = Daemon::start(config).unwrap();
+    let (configs, told) = at_daemon(&daemon, 3, "atp");
+    let has_sent = run(configs, move |comm| {
+        for op in ops() {
+            for elements in [1, 7, 1_000, 30_000] {
+                check_all_kinds(&comm, op, elements);
+            }
         }
+        // A window of packets, and as many again, none of which is waited for by hand.
+        let mut long: Vec<i32> = (0..400_000).collect();
+        comm.allreduce(&mut long, Operator::Sum).unwrap();
+        assert!(long.iter().zip(0..).all(|(sum, index)| *sum == 3 * index));
+        comm.barrier().unwrap();
+        let before = comm.statistics().counters.payload_bytes_sent;
+        comm.allreduce(&mut long, Operator::Sum).unwrap();
+        comm.barrier().unwrap();
+        comm.statistics().counters.payload_bytes_sent - before
     });
+    // The server tells its results once to the switch, which tells all.
+    let vector = 4 * 400_000;
+    assert!(has_sent[0] >= 2 * vector, "rank 0 has the server: {has_sent:?}");
+    assert!(has_sent[1..].iter().all(|sent| (vector..2 * vector).contains(sent)), "{has_sent:?}");
+    assert!(told.lock().unwrap().is_empty(), "{:?}", told.lock().unwrap());
+}
+
+#[test]
+fn sums_beside_are_exact_under_loss_duplicates_and_reordering() {
+    for system in ["canary", "atp", "a2tp"] {
+        let (mut configs, _) = asking(4, system);
+        for config in &mut configs {
+            let seed = u64::from(config.rank) + 1;
+            config.faults = FaultPlan { seed, loss: 0.02, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 };
+        }
+        run(configs, |comm| {
+            for call in 0..10 {
+                every_collective(&comm, call);
+            }
+        });
+    }
 }
 
 #[test]
@@ -121,16 +151,18 @@ fn reproducible_sums_and_groups_go_by_canary_too() {
 }
 
 #[test]
-fn sums_in_canary_are_exact_whenever_the_switch_is_killed() {
+fn sums_beside_are_exact_whenever_the_switch_is_killed() {
     const WORLD: u32 = 3;
     const CALLS: u32 = 40;
-    let mut switch = Switch::start("127.0.0.1:0");
-    let mut configs = at(&switch, WORLD);
-    configs.iter_mut().for_each(|config| config.system = Config::system_named("canary"));
-    let calls = Arc::default();
-    let ranks = collectives(configs, CALLS, &calls);
-    let ((), restarts) = switch.killed_while(ranks, &calls, 17);
-    assert!(restarts >= 3, "{restarts} restarts");
+    for system in ["canary", "atp"] {
+        let mut switch = Switch::start("127.0.0.1:0");
+        let mut configs = at(&switch, WORLD);
+        configs.iter_mut().for_each(|config| config.system = Config::system_named(system));
+        let calls = Arc::default();
+        let ranks = collectives(configs, CALLS, &calls);
+        let ((), restarts) = switch.killed_while(ranks, &calls, 17);
+        assert!(restarts >= 3, "{restarts} restarts");
+    }
 }
 
 /// Every rank does something else in a call; gives all errors, which come long before ranks' patience ends.
@@ -227,7 +259,7 @@ fn what_one_switch_does_not_do_is_refused_by_name() {
         Config::from_variables(|name| all.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
     };
     for (variables, expected) in [
-        (&[("FANIN_SYSTEM", "rina")][..], "system = rina: expected auto, tree, canary or switchml without a fabric (FANIN_FABRIC)"),
+        (&[("FANIN_SYSTEM", "rina")][..], "system = rina: expected auto, tree, canary, switchml, atp or a2tp without a fabric (FANIN_FABRIC)"),
         (
             &[("FANIN_SYSTEM", "canary"), ("FANIN_TRANSPORT", "shm")],
             "transport = shm: expected auto or udp where a switch reduces by canary",

@@ -14,7 +14,7 @@ use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId
 use fanin_net::{FaultPlan, NetError, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_operator::{CustomOperator, Faults};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Snapshot, SwitchDriver, Watch};
-use fanin_systems::{AnyNode, JobSpec, build};
+use fanin_systems::{AnyNode, JobSpec, build, shared};
 use fanin_trust::{LinkKeys, Protection};
 
 use crate::xdp::{Plane, Seat, XdpView};
@@ -190,10 +190,13 @@ fn switch_node(open: &OpenJob, world: u32, operators: &[CustomOperator], faults:
         patience: Duration::from_ms(open.patience_ms),
         seed: open.seed,
     };
-    let nodes = build::<[u8]>(&spec, &NetworkMap::star(world)).map_err(|error| error.to_string())?;
-    let at = Address::switch(NodeId(world));
-    let placed = nodes.others.into_iter().find(|placed| placed.at == at);
-    let mut node = placed.ok_or_else(|| format!("the system {} has nothing to do at a switch", open.system.name()))?.node;
+    let (map, at) = (NetworkMap::star(world), Address::switch(NodeId(world)));
+    let nodes = build::<[u8]>(&spec, &map).map_err(|error| error.to_string())?;
+    let own = nodes.others.into_iter().find(|placed| placed.at == at).map(|placed| placed.node);
+    // Jobs of ATP and A2TP share aggregators where they share a thread, as in a fabric; here each job has its own.
+    let shares = shared::<[u8]>(&[spec], &map).map_err(|(_, error)| error.to_string())?;
+    let placed = own.or_else(|| shares.into_iter().find(|shared| shared.placed.at == at).map(|shared| shared.placed.node));
+    let mut node = placed.ok_or_else(|| format!("the system {} has nothing to do at a switch", open.system.name()))?;
     check_lengths(open, operators)?;
     let custom = operators.iter().map(|operator| operator.payload_op(faults)).collect();
     // Systems with one element type and operator leave it at that.

@@ -79,7 +79,7 @@ mod present {
     use fanin_core::{Duration as Span, Instant, JobId};
     use fanin_runtime::LATE;
     use fanin_systems::{OfferNumbers, System};
-    use fanin_xdp::job::{XdpCanary, XdpRank};
+    use fanin_xdp::job::{XdpAtp, XdpCanary, XdpRank};
     use fanin_xdp::layout::OP_REDUCES;
     use fanin_xdp::neighbours::{self, Device};
     use fanin_xdp::ops::OpTable;
@@ -165,10 +165,14 @@ mod present {
                 System::Canary(parameters) => Some(XdpCanary::new(parameters, open.ranks.len() as u32, Span::from_ms(open.patience_ms))?),
                 _ => None,
             };
+            let atp = match &open.system {
+                System::Atp(_) | System::A2tp(_) => Some(XdpAtp::new(&open.system, open.ranks.len() as u32)?),
+                _ => None,
+            };
             let job = XdpJob {
                 job: open.job_id,
                 canary,
-                atp: None,
+                atp,
                 system,
                 epoch: open.epoch,
                 pool: open.window,
@@ -275,8 +279,11 @@ mod present {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                let taken =
-                    if self.job.canary.is_some() { Self::without_descriptors(driver) } else { self.with_versions(driver, &mut last) };
+                let taken = match self.job.system {
+                    XdpSystem::Canary => Self::without_descriptors(driver),
+                    XdpSystem::Atp | XdpSystem::A2tp => Self::without_aggregators(driver),
+                    XdpSystem::SwitchMl | XdpSystem::Tree => self.with_versions(driver, &mut last),
+                };
                 let Some(taken) = taken else { continue };
                 let counts = self.counts();
                 if let Err(error) = self.kernel.take_back(self.place, self.job.system, &taken) {
@@ -308,8 +315,18 @@ mod present {
             let past = driver.past()?;
             driver.expire();
             let is_empty = matches!(driver.node(), AnyNode::CanarySwitch(node) if !node.waits_for_room());
+            is_empty.then(|| Self::with_numbers(driver, past))
+        }
+
+        /// What aggregators hold is lost, as packets are: workers and the server send again what was in them. `None` as of Canary.
+        fn without_aggregators(driver: &SwitchDriver<AnyNode<[u8]>>) -> Option<Taken> {
+            driver.past().map(|past| Self::with_numbers(driver, past))
+        }
+
+        /// Nothing but where numbers of links are; `past` all that have come.
+        fn with_numbers(driver: &SwitchDriver<AnyNode<[u8]>>, past: Vec<u32>) -> Taken {
             let numbers = driver.links().into_iter().zip(past).map(|((next, _), heard)| Numbers { next, heard }).collect();
-            is_empty.then_some(Taken { versions: Vec::new(), numbers })
+            Taken { versions: Vec::new(), numbers }
         }
 
         /// The job is over.

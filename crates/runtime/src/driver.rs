@@ -20,6 +20,7 @@ use crate::fabric::links::Links;
 use crate::fabric::{FabricConfig, Inbox};
 use crate::last::Arrivals;
 use crate::linger::Linger;
+use crate::loopback::Loopback;
 use crate::outlet::{Lent, Outlet};
 use crate::peers::{PeerIndex, Peers, heard_at_first};
 use crate::residents::Residents;
@@ -152,6 +153,7 @@ impl<N: Node<[u8]>> Driver<N> {
             counters: Counters::default(),
             datagram_bytes_max: how.datagram_bytes_max,
             links: None,
+            here: Loopback::default(),
             now: Instant::ZERO,
             pending_bytes_max: how.pending_bytes_max,
             refused: false,
@@ -423,7 +425,7 @@ impl<N: Node<[u8]>> Driver<N> {
     fn rest(&mut self, limit: Duration) -> io::Result<bool> {
         let mut limit = if self.outlet.sender.holds() { limit.min(HELD_CHECK) } else { limit };
         let blocked = self.outlet.sender.is_blocked();
-        if self.outlet.links.as_ref().is_some_and(|links| links.has_looped_back()) {
+        if !self.outlet.here.is_empty() {
             // What a node of this host has for another one does not wait for a packet from elsewhere.
             limit = Duration::ZERO;
         }
@@ -474,7 +476,7 @@ impl<N: Node<[u8]>> Driver<N> {
                         count(outlet, peer, payload.len());
                         let mut none = None;
                         let tensors = lent_to(*selected, from.job, tensors, &mut none);
-                        let before = Before::of(residents, resident, outlet, (peer, !payload.is_empty()));
+                        let before = Before::of(residents, resident, outlet, (peer, from.source.role, !payload.is_empty()));
                         hand_over((residents, resident), now, (from, &header, payload), (socket, outlet, tensors));
                         before.count_last(residents, outlet, (peer, now));
                     }
@@ -500,7 +502,7 @@ impl<N: Node<[u8]>> Driver<N> {
 impl<N: Node<[u8]>> Driver<N> {
     /// What nodes of this host have sent to nodes of this host.
     fn deliver_looped_back(&mut self, now: Instant, tensors: &mut Tensors<'_>) {
-        while let Some(packet) = self.outlet.links.as_mut().and_then(|links| links.take_looped_back()) {
+        while let Some(packet) = self.outlet.here.take() {
             let Driver { residents, socket, outlet, selected, .. } = self;
             match looped_back::<N>(residents, &packet) {
                 Ok(Admitted::Here { resident, from, header, payload }) => {
@@ -511,9 +513,7 @@ impl<N: Node<[u8]>> Driver<N> {
                 Ok(Admitted::Beyond { .. } | Admitted::Link) => {}
                 Err(reason) => outlet.counters.drop(reason),
             }
-            if let Some(links) = &mut self.outlet.links {
-                links.recycle(packet);
-            }
+            self.outlet.here.recycle(packet);
         }
     }
 }
@@ -537,13 +537,15 @@ struct Before {
     sent_on: [u64; 2],
     others: u64,
     repeated: u64,
+    /// Of a server: what all have contributed.
+    is_answer: bool,
     /// In a fabric: elements have come from below.
     is_contribution: bool,
 }
 
 impl Before {
     #[inline]
-    fn of<N>(residents: &Residents<N>, resident: usize, outlet: &mut Outlet, (peer, has_elements): (PeerIndex, bool)) -> Self {
+    fn of<N>(residents: &Residents<N>, resident: usize, outlet: &mut Outlet, (peer, by, has_elements): (PeerIndex, Role, bool)) -> Self {
         let counters = &residents.member(resident).counters;
         let port = outlet.links.as_mut().map(|links| links.port(peer).is_below);
         outlet.ingress = port.map(|_| peer);
@@ -553,6 +555,7 @@ impl Before {
             sent_on: sent_on(counters),
             others: port.map_or(0, |_| others(counters)),
             repeated: counters.dropped_for(DropReason::InProgress),
+            is_answer: by == Role::Server,
             is_contribution: has_elements && port == Some(true),
         }
     }
@@ -564,7 +567,7 @@ impl Before {
         outlet.ingress = None;
         let member = residents.member_mut(self.resident);
         let is_repeated = member.counters.dropped_for(DropReason::InProgress) != self.repeated;
-        if outlet.address.role != Role::Switch || is_repeated {
+        if outlet.address.role != Role::Switch || is_repeated || self.is_answer {
             return;
         }
         let completes = outlet.sums != self.sums;

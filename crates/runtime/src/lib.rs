@@ -31,6 +31,7 @@ mod driver;
 pub mod fabric;
 mod last;
 mod linger;
+mod loopback;
 mod member;
 mod outlet;
 mod peers;

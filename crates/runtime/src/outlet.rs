@@ -14,6 +14,7 @@ use fanin_wire::hop::{HopHeader, RestCheck};
 use crate::counters::Counters;
 use crate::fabric::links::Links;
 use crate::last::Arrivals;
+use crate::loopback::Loopback;
 use crate::member::Member;
 use crate::peers::{PeerIndex, Peers};
 use crate::tensors::Tensors;
@@ -38,6 +39,8 @@ pub(crate) struct Outlet {
     pub(crate) datagram_bytes_max: usize,
     /// In a fabric, what is between this node and the sender: queues, delays, neighbours, routes.
     pub(crate) links: Option<Box<Links>>,
+    /// Packets for other nodes of this host.
+    pub(crate) here: Loopback,
     /// The time of the present turn.
     pub(crate) now: Instant,
     /// A peer with more bytes than this waiting has no room.
@@ -299,21 +302,20 @@ impl Lent<'_, '_> {
 
     /// Keeps a packet for another node of the same host, which does not touch a link.
     #[cold]
-    fn send_here<H: Wire>(&mut self, links: &mut Links, hop: &HopHeader, header: &H, body: Body<'_, [u8]>) {
+    fn send_here<H: Wire>(&mut self, hop: &HopHeader, header: &H, body: Body<'_, [u8]>) {
         let Ok(payload) = self.tensors.bytes_of(body) else {
             self.counters().not_lent += 1;
             return;
         };
         let hop = HopHeader { payload_bytes: payload.len() as u16, ..*hop };
         let front_bytes = hop.wire_len() + header.wire_len();
-        links.loop_back(front_bytes + payload.len(), |out| {
+        let bytes = payload.len();
+        let is_kept = self.outlet.here.keep(front_bytes + bytes, |out| {
             let front = hop.emit(out);
             header.emit(&mut out[front..]);
             out[front_bytes..].copy_from_slice(payload);
         });
-        let bytes = payload.len() as u64;
-        self.counters().packets_sent += 1;
-        self.counters().payload_bytes_sent += bytes;
+        self.count_here(is_kept, bytes);
     }
 
     /// Sends one copy of a piece of the input as integers, which are written straight into the packet.
@@ -343,18 +345,26 @@ impl Lent<'_, '_> {
 
     /// As [`Lent::send_here`], as integers.
     #[cold]
-    fn send_fixed_here<H: Wire>(&mut self, links: &mut Links, hop: &HopHeader, header: &H, (piece, exponent): (Piece, BlockExponent)) {
+    fn send_fixed_here<H: Wire>(&mut self, hop: &HopHeader, header: &H, (piece, exponent): (Piece, BlockExponent)) {
         let Some((input, fixed_point)) = integers_of(self.tensors, &mut self.members[self.at].counters, piece) else { return };
         let integers_bytes = input.len();
         let hop = HopHeader { payload_bytes: integers_bytes as u16, ..*hop };
         let front_bytes = hop.wire_len() + header.wire_len();
-        links.loop_back(front_bytes + integers_bytes, |out| {
+        let is_kept = self.outlet.here.keep(front_bytes + integers_bytes, |out| {
             let front = hop.emit(out);
             header.emit(&mut out[front..]);
             fixed_point.quantise(exponent, input, &mut out[front_bytes..]);
         });
+        self.count_here(is_kept, integers_bytes);
+    }
+
+    /// Counts a packet for another node of this host, or that there was no room for it.
+    fn count_here(&mut self, is_kept: bool, payload_bytes: usize) {
+        if !is_kept {
+            return self.outlet.counters.drop(DropReason::QueueFull);
+        }
         self.counters().packets_sent += 1;
-        self.counters().payload_bytes_sent += integers_bytes as u64;
+        self.counters().payload_bytes_sent += payload_bytes as u64;
     }
 
     /// Whether all peers behind an egress have room. Where nobody is, a packet is dropped at once, so there is always room.
@@ -422,12 +432,8 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
             }
             Egress::Route(route) => {
                 let hop = self.routed(&route);
-                if route.to.node == self.outlet.address.node
-                    && let Some(mut links) = self.outlet.links.take()
-                {
-                    self.send_here(&mut links, &hop, header, body);
-                    self.outlet.links = Some(links);
-                    return;
+                if route.to.node == self.outlet.address.node {
+                    return self.send_here(&hop, header, body);
                 }
                 let peer = self.outlet.towards(&hop);
                 self.outlet.count_sum(peer.ok(), body);
@@ -491,12 +497,8 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
             }
             Egress::Route(route) => {
                 let hop = self.routed(&route);
-                if route.to.node == self.outlet.address.node
-                    && let Some(mut links) = self.outlet.links.take()
-                {
-                    self.send_fixed_here(&mut links, &hop, header, (piece, exponent));
-                    self.outlet.links = Some(links);
-                    return;
+                if route.to.node == self.outlet.address.node {
+                    return self.send_fixed_here(&hop, header, (piece, exponent));
                 }
                 let peer = self.outlet.towards(&hop);
                 self.send_fixed_to(peer, &hop, header, (piece, exponent));

@@ -3,7 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use fanin_core::Duration;
-use fanin_systems::{CanaryParameters, CanaryWindows, FanInRule, Placement, SumOrder, SwitchMlParameters, System, TreeParameters};
+use fanin_systems::{
+    A2tpParameters, AtpParameters, CanaryParameters, CanaryWindows, CollisionRule, FanInRule, Placement, SumOrder, SwitchMlParameters, System,
+    TreeParameters,
+};
 
 use crate::layout::{JOBS_MAX, LATE_LIMITS, OP_REDUCES, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};
 use crate::ops::OpTable;
@@ -59,9 +62,14 @@ impl XdpSystem {
         match self {
             XdpSystem::SwitchMl => (number & 1) * slots + u32::from(slot),
             XdpSystem::Tree => number & (2 * slots - 1),
-            // Descriptors do not come back to the kernel.
+            // Descriptors and aggregators do not come back to the kernel.
             XdpSystem::Canary | XdpSystem::Atp | XdpSystem::A2tp => 0,
         }
+    }
+
+    /// Whether the program knows which numbers of links have come: what comes twice might be in a sum twice, or be passed on twice.
+    pub fn checks_numbers(self) -> bool {
+        matches!(self, XdpSystem::Canary | XdpSystem::Atp | XdpSystem::A2tp)
     }
 
     /// Slots for a window of so many packets, each of which needs two versions.
@@ -108,7 +116,7 @@ impl XdpCanary {
     /// What the program does not have.
     pub fn new(parameters: &CanaryParameters, ranks: u32, patience: Duration) -> Result<Self, Refused> {
         let CanaryParameters { timeout_adaptive, scan_ps, timeout_ps, timeout_root_ps, shared, placement, windows, .. } = *parameters;
-        let refuse = |is_so: bool, key, why| if is_so { Err(Refused::Canary { key, why }) } else { Ok(()) };
+        let refuse = |is_so: bool, key, why| if is_so { Err(Refused::Parameter { key, why }) } else { Ok(()) };
         refuse(timeout_adaptive, "timeout = \"adaptive\"", "the program has fixed timeouts")?;
         refuse(scan_ps > 0, "scan", "the program's clock packets come when they come")?;
         refuse(timeout_root_ps.is_some(), "timeout", "a job's only switch has one timeout")?;
@@ -140,6 +148,28 @@ pub struct XdpAtp {
     pub workers: u32,
     /// Which of its nodes each of its servers is.
     pub servers: Vec<u8>,
+}
+
+impl XdpAtp {
+    /// Of a job with so many ranks, the first of which has the server.
+    ///
+    /// # Errors
+    /// What the program does not have.
+    pub fn new(system: &System, ranks: u32) -> Result<Self, Refused> {
+        let (aggregators, reclaim_ps, fixed_point, collisions) = match *system {
+            System::A2tp(A2tpParameters { aggregators, reclaim_ps, fixed_point, collisions, .. }) => {
+                (aggregators, reclaim_ps, fixed_point, collisions)
+            }
+            System::Atp(AtpParameters { aggregators, reclaim_ps, fixed_point, .. }) => {
+                (aggregators, reclaim_ps, fixed_point, CollisionRule::Round)
+            }
+            _ => return Err(Refused::System(system.name())),
+        };
+        let refuse = |is_so: bool, key, why| if is_so { Err(Refused::Parameter { key, why }) } else { Ok(()) };
+        refuse(fixed_point, "fixed_point", "the program sums whole numbers as they are")?;
+        refuse(collisions == CollisionRule::Shared, "collisions = \"shared\"", "the program tells each job of its own collisions")?;
+        Ok(XdpAtp { aggregators, reclaim: Duration::from_ps(reclaim_ps), workers: ranks, servers: vec![0] })
+    }
 }
 
 /// A job.
@@ -196,9 +226,9 @@ pub enum Refused {
         /// What is free.
         free: u32,
     },
-    /// A parameter of Canary that the program does not have.
+    /// A parameter of its system that the program does not have.
     #[error("{key}: {why}")]
-    Canary {
+    Parameter {
         /// The key.
         key: &'static str,
         /// Why not.

@@ -284,7 +284,7 @@ impl Kernel {
     }
 
     /// Takes a job out of the kernel: from now on the program gives all of its packets to the stack, and changes nothing any more. Gives what
-    /// it held. The job keeps its place until it is closed, and may [come back](Kernel::take_back).
+    /// it held; of ATP and A2TP nothing, since what aggregators hold is lost with them as packets are, and sent again. The job keeps its place until it is closed, and may [come back](Kernel::take_back).
     ///
     /// # Errors
     /// What the kernel says; the job may be lost then.
@@ -297,7 +297,10 @@ impl Kernel {
             // What descriptors hold leaves, as if their time were over. Nothing is lost with the rest: who is no child any more asks for the sum.
             self.tick(place, FLUSH)?;
         }
-        for index in 0..if entry.system == XdpSystem::Canary { 0 } else { entry.count } {
+        if entry.shares {
+            self.dismiss(place, &entry);
+        }
+        for index in 0..if entry.system.checks_numbers() { 0 } else { entry.count } {
             // With the lock: a program that has come before has finished, and one that comes later looks at the state first.
             let value = self.versions.lookup(&(entry.first + index).to_ne_bytes(), MapFlags::LOCK).map_err(failed)?;
             if let Some(version) = value.and_then(|value| TakenVersion::of(index % (entry.count / 2), &value)) {
@@ -308,7 +311,7 @@ impl Kernel {
             let value = self.rank(place, rank).unwrap_or_else(|| vec![0; RANK.bytes()]);
             let heard = match entry.system {
                 // Windows of links begin a span before the number that they are told.
-                XdpSystem::Canary => self.past(place, rank).map_err(failed)?.wrapping_add(ReplayWindow::SPAN as u32),
+                system if system.checks_numbers() => self.past(place, rank).map_err(failed)?.wrapping_add(ReplayWindow::SPAN as u32),
                 _ => RANK.get(&value, "heard") as u32,
             };
             taken.numbers.push(Numbers { next: RANK.get(&value, "next_sequence") as u32, heard });
@@ -316,8 +319,8 @@ impl Kernel {
         Ok(taken)
     }
 
-    /// Takes a job back that had left: from now on the program goes on with what user space held; of Canary, that is which numbers have come
-    /// from ranks ([`Numbers::heard`] is past all of them), and no descriptor. Whatever has come to user space before and has
+    /// Takes a job back that had left: from now on the program goes on with what user space held; of Canary, ATP and A2TP, that is which numbers have come
+    /// from ranks ([`Numbers::heard`] is past all of them), and no descriptor or aggregator. Whatever has come to user space before and has
     /// not been told to its node must not be told to it any more.
     ///
     /// # Errors
@@ -330,7 +333,8 @@ impl Kernel {
         for version in &taken.versions {
             values[system.index(slots, version.slot, version.round) as usize] = version.value(entry.ranks as u32);
         }
-        for (index, value) in (entry.first..).zip(&values) {
+        // What others share is as they left it.
+        for (index, value) in (entry.first..).zip(&values).filter(|_| !entry.shares) {
             self.versions.update(&index.to_ne_bytes(), value, MapFlags::ANY).map_err(failed)?;
         }
         for (rank, numbers) in (0..entry.ranks as u32).zip(&taken.numbers) {
@@ -340,7 +344,7 @@ impl Kernel {
             RANK.set(&mut value, "heard", numbers.heard.into());
             let at = (place * RANKS_MAX + rank).to_ne_bytes();
             self.ranks.update(&at, &value, MapFlags::ANY).map_err(failed)?;
-            if system == XdpSystem::Canary {
+            if system.checks_numbers() {
                 self.windows.update(&at, &window_past(numbers.heard), MapFlags::ANY).map_err(failed)?;
             }
         }

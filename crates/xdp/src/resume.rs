@@ -65,7 +65,7 @@ fn tell<N: Node<[u8], Header = AnyHeader>>(
     let exponent = (op & OP_FIXED_POINT != 0).then(|| BlockExponent::from_bits(version.exponent));
     let (header, has_length) = match system {
         XdpSystem::SwitchMl => (SwitchMlHeader::Contribution { at, attempt: 0, exponent, call }.into(), call == CallLabel::NONE),
-        // Its descriptors are empty when it leaves.
+        // Descriptors are empty when a job leaves, and aggregators are left behind.
         XdpSystem::Canary | XdpSystem::Atp | XdpSystem::A2tp => return,
         XdpSystem::Tree => (TreeHeader::Contribution { block: version.round, attempt: 0 }.into(), true),
     };

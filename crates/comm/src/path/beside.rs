@@ -2,7 +2,7 @@
 //!
 //! A job of such a system has one element type and one operator, so there is one for each kind of call, type and operator, as
 //! `NAME/KIND/TYPE-OPERATOR`, joined at the same life of the same switch when it is first of use. Each has a socket of its own, whose thread answers
-//! between calls: others may need this rank after it has its result. The communicator's own job, which is SwitchML's, knows who is gone and
+//! between calls: others may need this rank after it has its result. Of ATP and A2TP rank 0 has the server as well. The communicator's own job, which is SwitchML's, knows who is gone and
 //! whether the switch was restarted, and does what is not a reduction.
 
 use std::collections::BTreeMap;
@@ -14,12 +14,12 @@ use std::time::Duration;
 use fanin_control::{Admitted, FailureKind};
 use fanin_core::{CollectiveKind, Duration as SimDuration, ElementOp, JobId};
 use fanin_runtime::{CollectiveCall, RunError, Vectors, Watch};
-use fanin_systems::System;
+use fanin_systems::{A2tpParameters, AtpParameters, System};
 
 use super::VERDICT_WAIT;
 use super::fabric::port::HostPort;
 use super::job::{Key, PortJob, why_not};
-use super::star;
+use super::star::{self, Nodes};
 use super::stop::Stop;
 use super::traffic::Traffic;
 use crate::config::{Config, Fallback, Interrupt, Meeting, Transport};
@@ -33,7 +33,10 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Places for blocks at a switch of Canary, for each packet of a window: ranks are less than a window apart, so blocks that follow each other find
 /// their places free.
 const PLACES: u32 = 2;
-/// As many as a switch takes.
+/// Aggregators at a switch of ATP or A2TP, for each packet of a window: blocks find theirs by a hash, and of so many one in eight that is taken meets
+/// another one there when the window is full.
+const AGGREGATORS: u32 = 4;
+/// As many of either as a switch takes.
 const PLACES_MAX: u32 = 16_384;
 
 /// After how long without its sum a switch of Canary gives a block up, whose ranks ask for it then. Names of blocks are used again after twice as long.
@@ -147,6 +150,23 @@ impl SwitchJobs {
         }
     }
 
+    /// The system with as much memory at the switch as the window asks for.
+    fn sized(&self) -> System {
+        let places = |each| self.window.saturating_mul(each).min(PLACES_MAX);
+        let mut system = self.system;
+        match &mut system {
+            System::Canary(parameters) => {
+                parameters.lifetime_ps = LIFETIME.as_ps();
+                parameters.descriptors = places(PLACES);
+            }
+            System::Atp(AtpParameters { aggregators, .. }) | System::A2tp(A2tpParameters { aggregators, .. }) => {
+                *aggregators = places(AGGREGATORS);
+            }
+            _ => {}
+        }
+        system
+    }
+
     fn join(&self, key: Key, op: ElementOp, link: &Link, interrupt: Interrupt) -> Result<(PortJob, Watch), CommError> {
         let config = Config {
             job: key.name(&self.config.job, &self.suffix),
@@ -158,18 +178,17 @@ impl SwitchJobs {
             interrupt,
             ..self.config.clone()
         };
-        let mut system = self.system;
-        if let System::Canary(parameters) = &mut system {
-            parameters.lifetime_ps = LIFETIME.as_ps();
-            parameters.descriptors = self.window.saturating_mul(PLACES).min(PLACES_MAX);
-        }
-        let wanted = Wanted { system, op, switch_instance: Some(link.switch_instance()) };
+        let wanted = Wanted { system: self.sized(), op, switch_instance: Some(link.switch_instance()) };
         let joined = meeting::join(&config, wanted, &link.runner())?;
         // A rank's patience ends before, which knows why.
         let patience = SimDuration::from_ms(joined.admitted.patience_ms.saturating_mul(2));
-        let node = star::node_within(&config, &joined.admitted, op, patience)?;
+        let Nodes { worker, server } = star::nodes_within(&config, &joined.admitted, op, patience)?;
         let id = JobId(joined.admitted.job_id);
-        let port = HostPort::around(star::driver(&config, &joined.admitted, joined.socket, (node, op))?)?;
+        let mut driver = star::driver(&config, &joined.admitted, joined.socket, (worker, op))?;
+        if let Some(server) = server {
+            driver.add_server(id, self.system.number(), server);
+        }
+        let port = HostPort::around(driver)?;
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
         let (own, thread) = Link::start(&config, opened, Survival::None, link.runner())?;
         own.set_waker(port.waker());

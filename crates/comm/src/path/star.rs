@@ -1,7 +1,7 @@
 //! A rank's node where every host is next to every other one, or to the switch; and behind a socket, towards the switch.
 
 use fanin_control::{Admitted, header_bytes_max};
-use fanin_core::{Address, Duration as SimDuration, ElementOp, JobId, NetworkMap, NodeId, PortId};
+use fanin_core::{Address, Duration as SimDuration, ElementOp, JobId, NetworkMap, NodeId, PortId, Role};
 use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, WorkerDriver};
@@ -16,14 +16,21 @@ const RTO_INITIAL: SimDuration = SimDuration::from_ms(100);
 /// The shortest one: longer than a process waits for its turn when there are more of them than cores.
 const RTO_MIN: SimDuration = SimDuration::from_ms(5);
 
+/// What a rank is of a job.
+pub(crate) struct Nodes {
+    pub(crate) worker: AnyNode<[u8]>,
+    /// Of rank 0, where the system has one.
+    pub(crate) server: Option<AnyNode<[u8]>>,
+}
+
 /// This rank's node: a worker of a star around the switch.
 pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Result<AnyNode<[u8]>, CommError> {
     // The communicator's own patience is what counts: it knows why, and how long this call waits.
-    node_within(config, admitted, op, SimDuration::MAX)
+    nodes_within(config, admitted, op, SimDuration::MAX).map(|nodes| nodes.worker)
 }
 
-/// The same, which gives up by itself after so long without progress, and asks for what is lost several times until then.
-pub(crate) fn node_within(config: &Config, admitted: &Admitted, op: ElementOp, patience: SimDuration) -> Result<AnyNode<[u8]>, CommError> {
+/// This rank's nodes, which give up by themselves after so long without progress, and ask for what is lost several times until then.
+pub(crate) fn nodes_within(config: &Config, admitted: &Admitted, op: ElementOp, patience: SimDuration) -> Result<Nodes, CommError> {
     let map = NetworkMap::star(config.world);
     let hosts: Vec<NodeId> = (0..config.world).map(NodeId).collect();
     let spec = JobSpec {
@@ -42,12 +49,16 @@ pub(crate) fn node_within(config: &Config, admitted: &Admitted, op: ElementOp, p
         seed: admitted.seed,
     };
     let nodes = build::<[u8]>(&spec, &map).map_err(|error| broken(error.to_string()))?;
-    let mine = Address::worker(NodeId(config.rank));
-    let placed = nodes.workers.into_iter().find(|placed| placed.at == mine);
-    placed.map(|placed| placed.node).ok_or_else(|| broken(format!("no place for rank {}", config.rank)))
+    let mine = |role| Address { node: NodeId(config.rank), role };
+    let worker = nodes.workers.into_iter().find(|placed| placed.at == mine(Role::Worker));
+    let server = nodes.others.into_iter().find(|placed| placed.at == mine(Role::Server)).map(|placed| placed.node);
+    match worker {
+        Some(worker) => Ok(Nodes { worker: worker.node, server }),
+        None => Err(broken(format!("no place for rank {}", config.rank))),
+    }
 }
 
-/// This rank's node behind its socket.
+/// This rank's worker behind its socket.
 pub(crate) fn driver(
     config: &Config,
     admitted: &Admitted,

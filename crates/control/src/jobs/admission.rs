@@ -10,7 +10,7 @@ use crate::message::{
     ByHosts, JobWish, Join, NODE_BYTES_MAX, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused,
 };
 use crate::{WORLD_MAX, header_bytes_max, resume};
-use fanin_systems::{SwitchMlParameters, System, TreeParameters};
+use fanin_systems::{A2tpParameters, AtpParameters, SwitchMlParameters, System, TreeParameters};
 
 /// The longest name of a job, in characters.
 pub const JOB_NAME_CHARS_MAX: usize = 128;
@@ -84,7 +84,8 @@ fn check_node(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     }
 }
 
-/// The most descriptors that a job of Canary may have at a switch without a fabric: as many as a program in the kernel has.
+/// The most descriptors that a job of Canary may have at a switch without a fabric, and the most aggregators that one of ATP or A2TP may have: as many
+/// as a program in the kernel has.
 const DESCRIPTORS_MAX: u32 = 16_384;
 
 /// Whether a switch runs jobs of this system without a fabric.
@@ -92,6 +93,9 @@ fn is_for_one_switch(system: &System) -> bool {
     match system {
         System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_) => true,
         System::Canary(parameters) => !parameters.shared && parameters.descriptors <= DESCRIPTORS_MAX,
+        System::Atp(AtpParameters { aggregators, aggregating, .. }) | System::A2tp(A2tpParameters { aggregators, aggregating, .. }) => {
+            (1..=DESCRIPTORS_MAX).contains(aggregators) && *aggregating > 0
+        }
         _ => false,
     }
 }
@@ -118,13 +122,9 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     if config.fabric.is_none() && !sums_nothing && !is_for_one_switch(&wish.system) {
         // As the request has it.
         let system = serde_json::to_string(&wish.system).unwrap_or_else(|_| wish.system.name().to_string());
-        let servers = match wish.system {
-            System::Atp(_) | System::A2tp(_) => "; its servers are processes of a fabric's hosts, for which a switch alone has no place",
-            _ => "",
-        };
         return invalid(format!(
-            "system = {system}: expected switchml, flare, tree with one tree, or canary with at most \
-             {DESCRIPTORS_MAX} descriptors of its own{servers}"
+            "system = {system}: expected switchml, flare, tree with one tree, canary with at most {DESCRIPTORS_MAX} descriptors of its own, or atp \
+             or a2tp with 1 to {DESCRIPTORS_MAX} aggregators and a switch that aggregates"
         ));
     }
     if wish.op.custom.is_some() {
@@ -329,18 +329,22 @@ mod tests {
     #[test]
     fn a_request_that_makes_no_sense_is_refused_with_its_value_and_what_was_expected() {
         type Change = fn(&mut Join);
-        let cases: [(Change, &str); 15] = [
+        let cases: [(Change, &str); 16] = [
             (
-                |join| join.wish.system = System::a2tp(),
-                "of its own; its servers are processes of a fabric's hosts, for which a switch alone has no place",
+                |join| join.wish.system = System::A2tp(A2tpParameters { aggregators: 0, ..A2tpParameters::default() }),
+                "or atp or a2tp with 1 to 16384 aggregators and a switch that aggregates",
+            ),
+            (
+                |join| join.wish.system = System::Atp(AtpParameters { aggregating: 0, ..AtpParameters::default() }),
+                "or atp or a2tp with 1 to 16384 aggregators and a switch that aggregates",
             ),
             (
                 |join| join.wish.system = System::tree(2),
-                "system = {\"system\":\"tree\",\"trees\":2,\"sum_order\":\"arrival\"}: expected switchml, flare, tree with one tree, or canary",
+                "system = {\"system\":\"tree\",\"trees\":2,\"sum_order\":\"arrival\"}: expected switchml, flare, tree with one tree, canary",
             ),
             (
                 |join| join.wish.system = System::Canary(CanaryParameters { descriptors: u32::MAX, ..CanaryParameters::default() }),
-                "or canary with at most 16384 descriptors of its own",
+                "canary with at most 16384 descriptors of its own",
             ),
             (|join| join.job = String::new(), "job = \"\": expected 1 to 128"),
             (|join| join.job = "a\nb".into(), "job = \"a\\nb\""),

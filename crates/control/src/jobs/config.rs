@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fanin_systems::{FlarePackets, SumOrder, System, TreeParameters};
+use fanin_systems::{A2tpParameters, AtpParameters, FlarePackets, SumOrder, System, TreeParameters};
 use fanin_trust::{PacketKeys, Protection, Quota, Secret};
 
 use crate::call::Op;
@@ -137,6 +137,10 @@ pub fn memory_bytes(wish: &JobWish, world: u32, window: u32, payload_bytes: u32)
     let slots = match &wish.system {
         // Descriptors hold one version each.
         System::Canary(parameters) => u64::from(parameters.descriptors.div_ceil(2)),
+        // As aggregators do.
+        System::Atp(AtpParameters { aggregators, .. }) | System::A2tp(A2tpParameters { aggregators, .. }) => {
+            u64::from(aggregators.div_ceil(2))
+        }
         // Flare's windows are powers of two.
         _ => 2 * u64::from(window.next_power_of_two()),
     };

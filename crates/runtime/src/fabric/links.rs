@@ -1,7 +1,5 @@
 //! All ports of a node of a fabric: their queues, their neighbours, the routes over them, and the background traffic that starts here.
 
-use std::collections::VecDeque;
-
 use fanin_core::{DropReason, Duration, Instant, NodeId, PortId, TrafficClass, Wire};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
@@ -21,9 +19,6 @@ const ROOM_BYTES_MAX: u64 = 64 << 10;
 /// that nobody sees it, within these bounds.
 const SLICE_MIN: Duration = Duration::from_us(50);
 const SLICE_MAX: Duration = Duration::from_ms(1);
-
-/// Packets between nodes of one host that may wait.
-const LOOPED_BACK_MAX: usize = 4_096;
 
 /// What a node is told when a link changes.
 pub type LinkObserver = Box<dyn FnMut(PortId, LinkState) + Send>;
@@ -68,9 +63,6 @@ pub(crate) struct Links {
     pub(crate) marked_received: u64,
     /// Background packets that were passed on.
     pub(crate) background_forwarded: u64,
-    /// Packets for other nodes of this host, and memory of those that were.
-    looped_back: VecDeque<Vec<u8>>,
-    spare: Vec<Vec<u8>>,
     slice: Duration,
     /// When something was sent last because it was due.
     pub(crate) released: Instant,
@@ -95,8 +87,6 @@ impl Links {
             received: TrafficCount::default(),
             marked_received: 0,
             background_forwarded: 0,
-            looped_back: VecDeque::new(),
-            spare: Vec::new(),
             slice: delay.divided(8).clamp(SLICE_MIN, SLICE_MAX),
             released: Instant::ZERO,
             observer: None,
@@ -168,32 +158,6 @@ impl Links {
         self.ports
             .iter_mut()
             .all(|port| port.neighbour.state() == LinkState::Up && port.queue.queued_bytes(now) <= Self::room_bytes(port) / 2)
-    }
-
-    /// Keeps a packet for this host itself.
-    pub(crate) fn loop_back(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) {
-        if self.looped_back.len() == LOOPED_BACK_MAX {
-            return;
-        }
-        let mut packet = self.spare.pop().unwrap_or_default();
-        packet.clear();
-        packet.resize(bytes, 0);
-        write(&mut packet);
-        self.looped_back.push_back(packet);
-    }
-
-    /// The next packet for this host itself. Its memory comes back by [`Links::recycle`].
-    pub(crate) fn take_looped_back(&mut self) -> Option<Vec<u8>> {
-        self.looped_back.pop_front()
-    }
-
-    /// Whether there is such a packet.
-    pub(crate) fn has_looped_back(&self) -> bool {
-        !self.looped_back.is_empty()
-    }
-
-    pub(crate) fn recycle(&mut self, packet: Vec<u8>) {
-        self.spare.push(packet);
     }
 
     /// A packet has come by a port.
