@@ -44,7 +44,7 @@ pub struct AllreduceArgs {
     /// The manager of a fabric of several switches, HOST:PORT, in place of one switch.
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["switch", "rendezvous"])]
     pub fabric: Option<String>,
-    /// The system that sums, with --fabric: canary, tree, switchml, rina, atp, a2tp, ring, ..., or auto; at one switch switchml, canary or tree.
+    /// The system that sums, with --fabric: canary, tree, switchml, rina, atp, a2tp, ring, ..., or auto; at one switch switchml, canary, tree, atp or a2tp.
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
     /// Message sizes: one, a list (`4B,64KiB,1MiB`), or a range that doubles (`4B..256MiB`). Those of reduce-scatter and all-gather are

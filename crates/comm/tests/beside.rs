@@ -259,7 +259,10 @@ fn what_one_switch_does_not_do_is_refused_by_name() {
         Config::from_variables(|name| all.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
     };
     for (variables, expected) in [
-        (&[("FANIN_SYSTEM", "rina")][..], "system = rina: expected auto, tree, canary, switchml, atp or a2tp without a fabric (FANIN_FABRIC)"),
+        (
+            &[("FANIN_SYSTEM", "rina")][..],
+            "system = rina: expected auto, tree, canary, switchml, atp or a2tp without a fabric (FANIN_FABRIC)",
+        ),
         (
             &[("FANIN_SYSTEM", "canary"), ("FANIN_TRANSPORT", "shm")],
             "transport = shm: expected auto or udp where a switch reduces by canary",

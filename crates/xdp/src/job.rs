@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use fanin_core::Duration;
 use fanin_systems::{
-    A2tpParameters, AtpParameters, CanaryParameters, CanaryWindows, CollisionRule, FanInRule, Placement, SumOrder, SwitchMlParameters, System,
-    TreeParameters,
+    A2tpParameters, AtpParameters, CanaryParameters, CanaryWindows, CollisionRule, FanInRule, Placement, SumOrder, SwitchMlParameters,
+    System, TreeParameters,
 };
 
 use crate::layout::{JOBS_MAX, LATE_LIMITS, OP_REDUCES, PAYLOAD_BYTES_MAX, RANKS_MAX, VERSIONS_MAX};

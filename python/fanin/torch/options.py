@@ -56,7 +56,7 @@ _WORDS: dict[str, tuple[bool | str, ...]] = {
 }
 
 #: The systems that one switch reduces by.
-_AT_SWITCH = ("auto", "switchml", "canary", "tree")
+_AT_SWITCH = ("auto", "switchml", "canary", "tree", "atp", "a2tp")
 
 #: What a rank may have for itself; all others must be the same at all ranks.
 _OF_A_RANK = {"wait", "bind", "stall_notice", "timeout", "fabric_host", "tls_cert", "tls_key"}
@@ -99,7 +99,7 @@ class Options:
     #: Sums of float32 as block fixed point, as hardware switches have them.
     fixed_point: bool | None = None
     #: The system that sums: in a fabric any one that sums dense vectors, as ``"canary"`` or ``"rina"``; at one switch ``"switchml"``,
-    #: ``"canary"`` or ``"tree"`` (which means ``transport="udp"``), or what the transport has.
+    #: ``"canary"``, ``"tree"``, ``"atp"`` or ``"a2tp"`` (which mean ``transport="udp"``), or what the transport has.
     system: str | None = None
     #: What becomes of a job that the switches of a fabric do not take: a ring of hosts runs it, or it fails.
     fallback: Literal["ring", "error"] | None = None
