@@ -117,6 +117,7 @@ MEASURE_ONCE = f"cargo build --locked -p fanin && FANIN_PROFILE=dev {sys.executa
 #: Checks with the program that the tests have built.
 BUILT = "cargo build --locked -p fanin && "
 
+#: Of those that CI runs, two at a time, the longest come first.
 CHECKS = [
     # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."]; those that take minutes are for `make check-models` and `make check-verdicts`.
     Check("traces", needs_traces, ["cargo", "test", "--locked", "-p", "fanin-workload", "--test", "real_traces", "--", "--ignored"]),
@@ -130,12 +131,16 @@ CHECKS = [
     Check("dpdk", dpdk.obstacle, ["sh", "-ec", f"cargo build --locked -p fanin-p4 && {sys.executable} scripts/dpdk.py"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
+    # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.
+    Check("docs", anywhere, ["sh", "-ec", f"{BUILT}FANIN=target/debug/fanin {sys.executable} scripts/docs.py"]),
     # Before the measurements, which use its PyTorch.
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # A wheel of its own, with the simulator as fast as users have it, and PyTorch.
     Check("clean-install", clean_install.obstacle, [sys.executable, "scripts/clean_install.py", "--torch"]),
     # Crates outside of the workspace, each of which is Fanin with something more.
     Check("own-crates", anywhere, [sys.executable, "scripts/own_crates.py"]),
+    # Another independent judge: the RoCE of Debian's kernel.
+    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead racks racks-loss control"]),
     # The communicator from C, C++ and Fortran.
     Check("c", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/c_tests.py --fanin target/debug/fanin"]),
     # The network plugin of NCCL, called as NCCL does, without a GPU.
@@ -146,13 +151,10 @@ CHECKS = [
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # Floods of one tenant beside the job of another: no sum is wrong. What it costs is for `scripts/floods.py` on a quiet machine.
     Check("floods", namespaces.obstacle, ["sh", "-ec", f"{BUILT}FANIN_PROFILE=dev {sys.executable} scripts/floods.py --rounds 1"], alone=True),
-    # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.
-    Check("docs", anywhere, ["sh", "-ec", f"{BUILT}FANIN=target/debug/fanin {sys.executable} scripts/docs.py"]),
     # The report's page in a browser, as a reader uses it.
     Check("report", report_tests.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/report_tests.py --fanin target/debug/fanin"]),
-    # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
+    # An independent judge of what is on the wire: scapy.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
-    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead racks racks-loss control"]),
     # Golden packets of the state machines through the P4 programs.
     Check("p4", p4.obstacle, [sys.executable, "scripts/p4.py", "check"]),
     # Instructions and no time: other checks may run beside it.

@@ -4,9 +4,15 @@
 
 mod common;
 
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
 use common::fabric::Running;
 use common::{PATIENT, at_all, configs, place, run};
-use fanin_comm::{CollectiveKind, CommError, Communicator, Config, CustomOperator, FailureKind, FaultPlan, Operator, Rank, Transport};
+use fanin_comm::{CollectiveKind, CommError, Communicator, Config, CustomOperator, FailureKind, FaultPlan, Meeting, Operator, Rank, Transport};
+use fanin_control::Token;
+use fanin_daemon::{Daemon, DaemonConfig};
+use fanin_trust::Rights;
+use fanin_trust::token::PrivateKey;
 
 const BOTH: [Transport; 2] = [Transport::Memory, Transport::Udp];
 /// Not a whole number of packets, nor of blocks of shared memory, of elements of any of these lengths.
@@ -449,4 +455,33 @@ fn an_element_that_no_packet_has_room_for_is_refused() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn operators_use_no_more_fuel_in_a_second_than_their_tenant_may() {
+    let key = PrivateKey::random().unwrap();
+    let text = format!("[[key]]\nname = \"one\"\npublic = \"{}\"\n[quota]\nfuel_per_second = 2_000_000", key.public().unwrap());
+    let file = std::env::temp_dir().join(format!("fanin-fuel-{}.toml", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let daemon = Daemon::start(DaemonConfig { keys: Some(file.clone()), ..DaemonConfig::new("127.0.0.1:0".parse().unwrap()) }).unwrap();
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    let rights = Rights { tenant: "red".into(), jobs: vec!["*".into()], ranks: None, made_s: now_s, until_s: now_s + 300 };
+    let token = Token(key.sign("one", &rights).unwrap());
+    let Case { operator, inputs, expected, .. } = complex_product(WORLD);
+    let (configs, _) = configs(WORLD, Transport::Udp);
+    let meeting = Meeting::Switch(daemon.control_address().to_string());
+    let with = |config| Config { meeting: meeting.clone(), token: Some(token.clone()), operators: vec![operator.clone()], ..config };
+    let begun = Instant::now();
+    run(configs.into_iter().map(with).collect(), move |comm| {
+        for _ in 0..5 {
+            let complex = |bytes: &[u8]| bytes.chunks(8).map(|z| [float(z), float(&z[4..])]).collect::<Vec<[f32; 2]>>();
+            let mut vector = complex(&inputs[comm.rank() as usize]);
+            comm.allreduce_custom(&mut vector, &operator).unwrap();
+            assert_eq!(vector, complex(&expected));
+        }
+    });
+    // The first contribution is copied; each other one takes at least ten instructions an element.
+    let least = 5 * 10 * (WORLD as usize - 1) * ELEMENTS;
+    assert!(begun.elapsed().as_secs_f64() > least as f64 / 2e6 - 0.1, "{:?}", begun.elapsed());
+    std::fs::remove_file(file).unwrap();
 }

@@ -32,6 +32,8 @@ pub const TIME_UNITS: &[Unit] = &[
     ("h", 3_600_000_000_000_000),
 ];
 
+const RATE_UNITS: &[Unit] = &[("b/s", 1), ("kb/s", 1_000), ("Mb/s", 1_000_000), ("Gb/s", 1_000_000_000), ("Tb/s", 1_000_000_000_000)];
+
 /// What is expected where a size is read.
 pub const BYTES_EXPECTED: &str = "bytes, such as 1024, \"100kB\" or \"4MiB\"";
 
@@ -63,6 +65,11 @@ pub fn scaled(text: &str, units: &[Unit]) -> Option<u64> {
 /// The bytes that a text such as `4MiB` or `1024` means.
 pub fn bytes_of(text: &str) -> Option<u64> {
     scaled(text, BYTE_UNITS)
+}
+
+/// The bits a second that a text such as `10Gb/s` means.
+pub fn bits_per_s_of(text: &str) -> Option<u64> {
+    scaled(text, RATE_UNITS)
 }
 
 /// The time that a text such as `300ns` means.

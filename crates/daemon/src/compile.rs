@@ -147,6 +147,7 @@ mod tests {
             bind: [127, 0, 0, 1].into(),
             ranks: vec![(peer, 9).into()],
             packets: None,
+            pass: None,
             nodes: Vec::new(),
         })
     }

@@ -69,7 +69,7 @@ impl Daemon {
     /// # Errors
     /// As [`Daemon::start`].
     pub fn start_at(control: TcpListener, mut config: DaemonConfig) -> Result<DaemonHandle, StartError> {
-        let gate = config.keys.as_deref().map(Gate::open).transpose().map_err(StartError::Keys)?;
+        let gate = config.keys.as_deref().map(|file| Gate::open(file, config.fabric.is_some())).transpose().map_err(StartError::Keys)?;
         let door = config.tls.take().map(Door::open).transpose().map_err(StartError::Tls)?;
         if let Some(tls) = &config.to_switches {
             tls.config().map_err(StartError::Tls)?;

@@ -19,6 +19,8 @@ type Stamp = (Option<SystemTime>, u64);
 /// The keys of a switch.
 pub(crate) struct Gate {
     path: PathBuf,
+    /// Of the manager of a fabric.
+    in_fabric: bool,
     file: KeyFile,
     stamp: Option<Stamp>,
     looked: Instant,
@@ -29,9 +31,9 @@ impl Gate {
     ///
     /// # Errors
     /// In words, with the file's name.
-    pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        let (file, stamp) = read(path)?;
-        Ok(Gate { path: path.to_owned(), file, stamp: Some(stamp), looked: Instant::now() })
+    pub(crate) fn open(path: &Path, in_fabric: bool) -> Result<Self, String> {
+        let (file, stamp) = read(path, in_fabric)?;
+        Ok(Gate { path: path.to_owned(), in_fabric, file, stamp: Some(stamp), looked: Instant::now() })
     }
 
     /// Reads the file again where it has changed. One that cannot be read changes nothing, and is told once.
@@ -45,7 +47,7 @@ impl Gate {
             return;
         }
         self.stamp = stamp;
-        match read(&self.path) {
+        match read(&self.path, self.in_fabric) {
             Ok((file, stamp)) => {
                 tracing::info!(file = %self.path.display(), keys = file.names().count(), "the keys have been read again");
                 (self.file, self.stamp) = (file, Some(stamp));
@@ -83,7 +85,7 @@ fn stamp(path: &Path) -> std::io::Result<Stamp> {
     Ok((metadata.modified().ok(), metadata.len()))
 }
 
-fn read(path: &Path) -> Result<(KeyFile, Stamp), String> {
+fn read(path: &Path, in_fabric: bool) -> Result<(KeyFile, Stamp), String> {
     let name = path.display();
     let failed = |error: std::io::Error| format!("{name}: {error}");
     // Before the text: what is written meanwhile is seen at the next look.
@@ -93,5 +95,11 @@ fn read(path: &Path) -> Result<(KeyFile, Stamp), String> {
     }
     let text = fs::read_to_string(path).map_err(failed)?;
     let file = KeyFile::parse(&text).map_err(|error| format!("{name}: {error}"))?;
+    if let Some(of) = file.has_rates().filter(|_| in_fabric) {
+        return Err(format!(
+            "{name}: {of}: bandwidth_max and fuel_per_second are kept by one switch for its jobs; in a fabric, whose switches have one port for all \
+             jobs, links have rates: expected neither"
+        ));
+    }
     Ok((file, stamp))
 }

@@ -39,6 +39,7 @@ pub mod fabric;
 mod gate;
 mod http;
 mod metrics;
+mod pace;
 pub mod page;
 mod process;
 mod service;

@@ -30,6 +30,7 @@ use crate::fabric::{Observer, Seen, Switches};
 use crate::gate::Gate;
 use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
+use crate::pace::Allowances;
 use crate::process::ProcessStatus;
 use crate::worker::{JobWorker, JobWorkers, Ports};
 use crate::xdp::Plane;
@@ -88,6 +89,8 @@ pub(crate) struct Service {
     /// By what connections come in, where not as they are.
     door: Option<Door>,
     faults: FaultPlan,
+    /// How fast tenants' jobs may go.
+    allowances: Allowances,
     totals: Totals,
     draining: Arc<AtomicBool>,
     next_connection: u64,
@@ -138,6 +141,7 @@ impl Service {
             gate,
             door,
             faults: config.faults,
+            allowances: Allowances::default(),
             totals: Totals::default(),
             draining,
             next_connection: 0,
@@ -326,7 +330,8 @@ impl Service {
         let (job_id, instance, tell) = (open.job_id, open.instance, self.ended.0.clone());
         // The service may have ended, and then nobody needs to be told.
         let on_end = move |reason| drop(tell.send(WorkerEnded { job_id, instance, reason }));
-        let result = JobWorker::start(open, operators, (&mut self.ports, self.plane.as_ref()), self.faults, on_end).map(|worker| {
+        let how = (self.faults, self.allowances.of(open.pass.as_ref()));
+        let result = JobWorker::start(open, operators, (&mut self.ports, self.plane.as_ref()), how, on_end).map(|worker| {
             let port = worker.port;
             self.workers.insert(job_id, worker);
             port

@@ -17,6 +17,7 @@ use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Snapshot, SwitchDriver
 use fanin_systems::{AnyNode, JobSpec, build, shared};
 use fanin_trust::{LinkKeys, Protection};
 
+use crate::pace::{Allowance, Used};
 use crate::xdp::{Plane, Seat, XdpView};
 
 /// The first retransmission timeout of ranks. It holds until the first answer, so it may be generous: on a link of 1 Gb/s that several
@@ -49,7 +50,7 @@ impl JobWorker {
         open: &OpenJob,
         operators: &[CustomOperator],
         (ports, plane): (&mut Ports, Option<&Plane>),
-        faults: FaultPlan,
+        (faults, allowance): (FaultPlan, Option<Arc<Allowance>>),
         on_end: impl FnOnce(Option<String>) + Send + 'static,
     ) -> Result<Self, String> {
         let world = open.ranks.len() as u32;
@@ -82,6 +83,10 @@ impl JobWorker {
         if let Some(packets) = &open.packets {
             let keys = (0..world).map(|rank| LinkKeys::of_switch(&keys_at_switch(protection, &packets.secret, rank)));
             driver.protect(keys.collect());
+        }
+        if let Some(allowance) = allowance {
+            let mut used = Used::new(allowance, told_faults.clone());
+            driver.set_pace(Box::new(move |bytes| used.look(bytes)));
         }
         let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
         let seat = plane.and_then(|plane| take_seat(plane, open, operators, (port, driver.node()))).map(Arc::new);

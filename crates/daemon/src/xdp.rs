@@ -146,6 +146,9 @@ mod present {
             if !operators.is_empty() {
                 return Err(Refused::Operators);
             }
+            if open.pass.as_ref().is_some_and(|pass| pass.quota.has_rates()) {
+                return Err(Refused::Rates);
+            }
             let table = neighbours::table().map_err(|error| Refused::Kernel(error.to_string()))?;
             let ranks = open.ranks.iter().enumerate().map(|(rank, socket)| {
                 let IpAddr::V4(ip) = socket.ip() else { return Err(Refused::Family(rank)) };

@@ -5,11 +5,13 @@ mod common;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use common::{Rank, config, join, run_job_with, until};
-use fanin_control::{Attach, ClientError, Join, Refusal, SwitchMessage, Token};
+use common::{Rank, config, join, loopback, run_job_with, until};
+use fanin_control::{Attach, ClientError, FabricFile, Join, Refusal, SwitchMessage, Token};
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, StartError};
+use fanin_fabric::Fabric;
 use fanin_trust::token::PrivateKey;
 use fanin_trust::{Protection, Rights};
 
@@ -138,6 +140,34 @@ fn a_tenant_has_no_more_than_its_quota_and_others_have_room() {
     }
     let (code, text) = switch.refused(of("busy", "sixth", 0, 1));
     assert!(code == Refusal::Full && text.contains("5 times in this minute"), "{text}");
+}
+
+#[test]
+fn jobs_of_a_tenant_go_no_faster_together_than_it_may_and_others_do_not_wait_for_them() {
+    // 10 MB a second.
+    let switch = Guarded::start("rates", "[tenant.slow]\nbandwidth_max = \"80Mb/s\"\n");
+    let of = |tenant: &str, job: &str, rank| Join { token: switch.token(tenant, "*", None), ..join(job, rank, 2) };
+    let (begun, at, of) = (Instant::now(), switch.at(), &of);
+    thread::scope(|scope| {
+        // Two ranks of either send 4 MB: 16 MB.
+        let slow = ["one", "other"].map(|job| scope.spawn(move || run_job_with(at, &|rank| of("slow", job, rank), 2, 200_000, 5)));
+        run_job_with(at, &|rank| of("quick", "all", rank), 2, 200_000, 5);
+        assert!(slow.iter().any(|job| !job.is_finished()), "nobody waits for others' quotas");
+    });
+    assert!(begun.elapsed() > Duration::from_millis(1_400), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn the_manager_of_a_fabric_refuses_rates_that_it_cannot_keep() {
+    let key = PrivateKey::random().unwrap();
+    let file = std::env::temp_dir().join(format!("fanin-{}-managed.toml", std::process::id()));
+    fs::write(&file, table("one", &key) + "[quota]\nfuel_per_second = 1_000_000").unwrap();
+    let text = "[leaf_spine]\nleaves = 2\nspines = 1\nhosts_per_leaf = 1\n";
+    let described = FabricFile { name: "fabric.toml".into(), text: text.into() };
+    let manager = DaemonConfig::manager(loopback(), Fabric::parse("fabric.toml", text).unwrap(), described).unwrap();
+    let refused = Daemon::start(DaemonConfig { keys: Some(file.clone()), ..manager });
+    assert!(matches!(refused, Err(StartError::Keys(text)) if text.contains("quota: bandwidth_max and fuel_per_second are kept by one switch")));
+    fs::remove_file(file).unwrap();
 }
 
 #[test]

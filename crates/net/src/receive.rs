@@ -34,6 +34,11 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// Bytes of all datagrams together.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The datagrams in order of arrival. A datagram of length zero is one too.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let empty = self.bytes.is_empty().then_some(&self.bytes[..0]);

@@ -1,6 +1,7 @@
 //! What tells operators apart, and where their failures are written down.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest as _, Sha256};
@@ -34,19 +35,37 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Where the first failure of an operator is written down, by whichever of its kernels fails first.
+/// Where kernels of a job's operators write down what others want to know of them: the first failure, by whichever fails first, and how much fuel
+/// they have used.
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<OnceLock<String>>);
+pub struct Faults(Arc<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    failure: OnceLock<String>,
+    fuel: AtomicU64,
+}
 
 impl Faults {
     /// What has failed, and how; `None` while nothing has.
     pub fn first(&self) -> Option<&str> {
-        self.0.get().map(String::as_str)
+        self.0.failure.get().map(String::as_str)
+    }
+
+    /// Units of WebAssembly's fuel, about an instruction each, that all calls together have used.
+    pub fn fuel(&self) -> u64 {
+        self.0.fuel.load(Ordering::Relaxed)
+    }
+
+    /// A call has used so much.
+    #[cfg(feature = "wasm")]
+    pub(crate) fn burn(&self, fuel: u64) {
+        self.0.fuel.fetch_add(fuel, Ordering::Relaxed);
     }
 
     /// Writes a failure down; the first one stays.
     #[cfg(feature = "wasm")]
     pub(crate) fn tell(&self, text: String) {
-        let _ = self.0.set(text);
+        let _ = self.0.failure.set(text);
     }
 }

@@ -200,6 +200,8 @@ pub(crate) struct Instance {
     pub(crate) inputs_at: usize,
     /// How many elements there is room for.
     pub(crate) capacity: usize,
+    /// How much fuel the present call was given.
+    pub(crate) given: u64,
 }
 
 impl Instance {
@@ -224,7 +226,7 @@ impl Instance {
             None => None,
         };
         let combine = instance.get_typed_func(&mut store, "combine").map_err(text)?;
-        Ok(Instance { store, memory, instance, init, combine, finish, accumulators_at: 0, inputs_at: 0, capacity: 0 })
+        Ok(Instance { store, memory, instance, init, combine, finish, accumulators_at: 0, inputs_at: 0, capacity: 0, given: 0 })
     }
 
     /// Asks it for the version of what it exports and for its lengths.

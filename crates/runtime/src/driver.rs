@@ -98,6 +98,8 @@ pub(crate) struct Driver<N> {
     /// For how many turns that has been so.
     turns_behind: u32,
     linger: Linger,
+    /// Bytes of datagrams that have come from peers.
+    pub(crate) received_bytes: u64,
     /// Who looks at the counts from another thread, and when they are written down for it next.
     watch: Option<(Watch, Instant)>,
     /// The job whose vectors are lent, where several have a worker here.
@@ -174,6 +176,7 @@ impl<N: Node<[u8]>> Driver<N> {
             more: false,
             turns_behind: 0,
             linger: Linger::default(),
+            received_bytes: 0,
             watch: None,
             selected: None,
             inbox: None,
@@ -454,7 +457,7 @@ impl<N: Node<[u8]>> Driver<N> {
 
     /// Reads what is there and hands it to the node.
     fn receive(&mut self, now: Instant, tensors: &mut Tensors<'_>) -> io::Result<()> {
-        let Driver { residents, socket, receiver, scratch, outlet, more, linger, selected, .. } = self;
+        let Driver { residents, socket, receiver, scratch, outlet, more, linger, selected, received_bytes, .. } = self;
         let runs = match receiver.receive(socket) {
             Ok(runs) => runs,
             // An ICMP message about an earlier datagram: the peer is not there (yet). The protocol's timers deal with that.
@@ -470,6 +473,7 @@ impl<N: Node<[u8]>> Driver<N> {
                 run.datagrams().for_each(|_| outlet.counters.drop(DropReason::NotAMember));
                 continue;
             };
+            *received_bytes += run.bytes() as u64;
             for datagram in run.datagrams() {
                 match admit::<N>(residents, outlet, peer, run.ecn, (datagram, scratch)) {
                     Ok(Admitted::Here { resident, from, header, payload }) => {

@@ -48,7 +48,7 @@ pub use counters::{Counters, PeerCounters};
 pub use driver::{DriverConfig, Statistics};
 pub use fabric::{FabricConfig, FabricRemote, FabricStatus, FabricSwitch};
 pub use last::{LATE, Last};
-pub use switch::SwitchDriver;
+pub use switch::{Pace, SwitchDriver};
 pub use tensors::{SparseEntry, Vectors};
 pub use watch::{Snapshot, Watch};
 pub use worker::{CollectiveCall, RunError, WorkerDriver};

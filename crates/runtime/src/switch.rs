@@ -17,6 +17,9 @@ use crate::watch::Watch;
 /// How long a loop sleeps at most before it looks at its stop flag. With a [`Waker`] the flag is seen at once.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
 
+/// How soon a switch that rests sees that it is to end.
+const REST_STEP: Duration = Duration::from_millis(20);
+
 /// Longer than any time that a switch's node sets itself.
 const LONG: fanin_core::Duration = fanin_core::Duration::from_ms(86_400_000);
 
@@ -24,7 +27,11 @@ const LONG: fanin_core::Duration = fanin_core::Duration::from_ms(86_400_000);
 pub struct SwitchDriver<N> {
     driver: Driver<N>,
     config: NodeConfig,
+    pace: Option<Pace>,
 }
+
+/// Says how long a switch is to rest, by how many bytes its peers have sent up to now.
+pub type Pace = Box<dyn FnMut(u64) -> Duration + Send>;
 
 impl<N: Node<[u8]>> SwitchDriver<N> {
     /// Puts `node` behind `socket`.
@@ -32,13 +39,31 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
     /// # Errors
     /// [`ConfigError`] where the peers make no sense.
     pub fn new(socket: Socket, node: N, config: NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
-        Ok(SwitchDriver { driver: Driver::new(socket, node, &config, how)?, config })
+        Ok(SwitchDriver { driver: Driver::new(socket, node, &config, how)?, config, pace: None })
     }
 
     /// Packets between this node and its peers are made with these keys, in the order in which peers were configured; any other is dropped
     /// ([`DropReason::Unauthenticated`](fanin_core::DropReason::Unauthenticated)). Before the first packet.
     pub fn protect(&mut self, keys: Vec<LinkKeys>) {
         self.driver.protect(keys);
+    }
+
+    /// Asks `pace` after each turn how long to rest, and reads nothing meanwhile: what comes waits in the socket.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = Some(pace);
+    }
+
+    /// One turn of the loop, and a rest where it has been too fast.
+    fn turn(&mut self, tensors: &mut Tensors<'_>, stop: &AtomicBool) -> io::Result<()> {
+        self.driver.turn(tensors, STOP_CHECK)?;
+        let Some(pace) = &mut self.pace else { return Ok(()) };
+        let mut rest = pace(self.driver.received_bytes);
+        while !rest.is_zero() && !stop.load(Ordering::Relaxed) {
+            let step = rest.min(REST_STEP);
+            std::thread::sleep(step);
+            rest -= step;
+        }
+        Ok(())
     }
 
     /// Serves until `stop` is set. A [`SwitchDriver::waker`] makes that immediate.
@@ -48,7 +73,7 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         let mut tensors = Tensors::none(self.config.op);
         while !stop.load(Ordering::Relaxed) {
-            self.driver.turn(&mut tensors, STOP_CHECK)?;
+            self.turn(&mut tensors, stop)?;
         }
         self.driver.publish_last();
         Ok(())
@@ -71,7 +96,7 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
         let mut tensors = Tensors::none(self.config.op);
         let begin = std::time::Instant::now();
         while !stop.load(Ordering::Relaxed) && begin.elapsed() < limit {
-            self.driver.turn(&mut tensors, STOP_CHECK)?;
+            self.turn(&mut tensors, stop)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 //!
 //! [tenant.red]
 //! memory_max = "512MiB"
+//! bandwidth_max = "10Gb/s"
 //! ```
 
 use std::collections::BTreeMap;
@@ -42,6 +43,17 @@ pub struct Quota {
     pub operators_max: usize,
     /// Jobs with metrics of their own; what the others do is in the totals.
     pub metrics_jobs_max: usize,
+    /// Bytes that the ranks of its jobs together send to the switch in a second; [`u64::MAX`] where that is not limited.
+    pub bytes_per_s: u64,
+    /// Units of WebAssembly's fuel that operators of its jobs together use at the switch in a second; likewise.
+    pub fuel_per_s: u64,
+}
+
+impl Quota {
+    /// Whether it says how fast jobs may go.
+    pub fn has_rates(&self) -> bool {
+        self.bytes_per_s != u64::MAX || self.fuel_per_s != u64::MAX
+    }
 }
 
 impl Default for Quota {
@@ -54,6 +66,8 @@ impl Default for Quota {
             joins_per_minute: 6_000,
             operators_max: 16,
             metrics_jobs_max: 64,
+            bytes_per_s: u64::MAX,
+            fuel_per_s: u64::MAX,
         }
     }
 }
@@ -68,7 +82,13 @@ struct QuotaTable {
     joins_per_minute: Option<u32>,
     operators_max: Option<usize>,
     metrics_jobs_max: Option<usize>,
+    bandwidth_max: Option<String>,
+    fuel_per_second: Option<u64>,
 }
+
+/// The slowest that jobs may be made, in bytes and in units of fuel a second: below that ranks would give up.
+const BYTES_PER_S_MIN: u64 = 125_000;
+const FUEL_PER_S_MIN: u64 = 1_000_000;
 
 impl QuotaTable {
     /// `else`: what holds where nothing is said.
@@ -77,6 +97,13 @@ impl QuotaTable {
             let wrong = || KeyFileError(format!("{of}: memory_max = {text:?}: expected a size, as 512MiB or 4GiB"));
             fanin_core::units::bytes_of(text).ok_or_else(wrong)
         };
+        let bandwidth = |text: &String| {
+            let wrong = || KeyFileError(format!("{of}: bandwidth_max = {text:?}: expected a rate of at least 1Mb/s, as 500Mb/s or 10Gb/s"));
+            fanin_core::units::bits_per_s_of(text).map(|bits| bits / 8).filter(|bytes| *bytes >= BYTES_PER_S_MIN).ok_or_else(wrong)
+        };
+        if let Some(fuel) = self.fuel_per_second.filter(|fuel| *fuel < FUEL_PER_S_MIN) {
+            return Err(KeyFileError(format!("{of}: fuel_per_second = {fuel}: expected at least {FUEL_PER_S_MIN}")));
+        }
         Ok(Quota {
             jobs_max: self.jobs_max.unwrap_or(other.jobs_max),
             memory_bytes_max: self.memory_max.as_ref().map(memory).transpose()?.unwrap_or(other.memory_bytes_max),
@@ -84,6 +111,8 @@ impl QuotaTable {
             joins_per_minute: self.joins_per_minute.unwrap_or(other.joins_per_minute),
             operators_max: self.operators_max.unwrap_or(other.operators_max),
             metrics_jobs_max: self.metrics_jobs_max.unwrap_or(other.metrics_jobs_max),
+            bytes_per_s: self.bandwidth_max.as_ref().map(bandwidth).transpose()?.unwrap_or(other.bytes_per_s),
+            fuel_per_s: self.fuel_per_second.unwrap_or(other.fuel_per_s),
         })
     }
 }
@@ -180,6 +209,12 @@ impl KeyFile {
         self.tenants.get(tenant).copied().unwrap_or(self.quota)
     }
 
+    /// Whether any tenant's jobs may only go so fast; names it, or nobody where all do.
+    pub fn has_rates(&self) -> Option<&str> {
+        let of_all = self.quota.has_rates().then_some("quota");
+        of_all.or_else(|| self.tenants.iter().find(|(_, quota)| quota.has_rates()).map(|(tenant, _)| tenant.as_str()))
+    }
+
     /// Names of the keys.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.keys.keys().map(String::as_str)
@@ -202,7 +237,7 @@ mod tests {
         let (one, other) = (PrivateKey::random().unwrap(), PrivateKey::random().unwrap());
         let text = format!(
             "[[key]]\nname = \"one\"\npublic = \"{}\"\ntenants = [\"red\"]\n[[key]]\nname = \"other\"\npublic = \"{}\"\n\
-             [quota]\njobs_max = 3\n[tenant.blue]\nmemory_max = \"2MiB\"",
+             [quota]\njobs_max = 3\n[tenant.blue]\nmemory_max = \"2MiB\"\nbandwidth_max = \"2.5Gb/s\"\nfuel_per_second = 3_000_000",
             one.public().unwrap(),
             other.public().unwrap()
         );
@@ -214,7 +249,8 @@ mod tests {
         assert_eq!(verify(&other, "one", "red"), Err(TokenError::Forged { key: "one".into() }));
         assert_eq!(verify(&one, "third", "red"), Err(TokenError::UnknownKey { key: "third".into() }));
         assert_eq!(file.quota("red"), Quota { jobs_max: 3, ..Quota::default() });
-        assert_eq!(file.quota("blue"), Quota { jobs_max: 3, memory_bytes_max: 2 << 20, ..Quota::default() });
+        let blue = Quota { jobs_max: 3, memory_bytes_max: 2 << 20, bytes_per_s: 312_500_000, fuel_per_s: 3_000_000, ..Quota::default() };
+        assert_eq!((file.quota("blue"), file.has_rates()), (blue, Some("blue")));
     }
 
     #[test]
@@ -231,6 +267,9 @@ mod tests {
             (format!("{one}[tenant.red]\nmemory_max = \"much\""), "[tenant.red]: memory_max"),
             (format!("{one}[tenant.\"r d\"]\njobs_max = 1"), "r d"),
             (format!("{one}[quota]\njobs = 1"), "jobs"),
+            (format!("{one}[quota]\nbandwidth_max = \"1GB\""), "[quota]: bandwidth_max = \"1GB\": expected a rate"),
+            (format!("{one}[quota]\nbandwidth_max = \"1kb/s\""), "at least 1Mb/s"),
+            (format!("{one}[tenant.red]\nfuel_per_second = 5"), "[tenant.red]: fuel_per_second = 5: expected at least 1000000"),
         ];
         for (text, expected) in cases {
             let error = KeyFile::parse(&text).unwrap_err().to_string();

@@ -243,6 +243,9 @@ pub enum Refused {
     /// It brings operators along.
     #[error("it brings operators along, which run in user space")]
     Operators,
+    /// Its tenant's jobs may only go so fast.
+    #[error("its tenant has a quota of bandwidth or fuel, which the kernel's program does not keep")]
+    Rates,
     /// Elements that the kernel has no operator for, and a system that does nothing else.
     #[error("its only operator is one of floats that the kernel does not have")]
     Floats,

@@ -89,6 +89,7 @@ impl Jobs {
             ranks: told.peers.iter().map(|info| info.address).collect(),
             nodes: told.peers.iter().filter_map(|info| info.node.clone()).collect(),
             packets: None,
+            pass: job.pass.clone(),
         };
         self.jobs.insert(job_id, job);
         let (name, world) = (join.job.clone(), join.world);

@@ -211,6 +211,8 @@ pub struct OpenJob {
     pub nodes: Vec<String>,
     /// What is done for its packets, and its secret: [`keys_at_switch`].
     pub packets: Option<Packets>,
+    /// For whom, where the switch knows tenants.
+    pub pass: Option<Pass>,
 }
 
 /// Something that happened, for logs and counters.

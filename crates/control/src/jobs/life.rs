@@ -93,6 +93,7 @@ impl Jobs {
             ranks,
             nodes,
             packets: job.packets_of.clone(),
+            pass: job.pass.clone(),
         };
         if sums {
             self.actions.push_back(Action::OpenJob(Box::new(open)));

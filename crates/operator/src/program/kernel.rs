@@ -42,9 +42,15 @@ impl WasmKernel {
         }
         let layout = self.program.layout();
         let result = match &mut self.instance {
-            Some(instance) if instance.capacity >= elements => act(instance, layout),
-            _ => self.prepare(elements).and_then(|instance| act(instance, layout)),
+            Some(instance) if instance.capacity >= elements => Ok(instance),
+            _ => self.prepare(elements),
         };
+        let result = result.and_then(|instance| {
+            instance.given = 0;
+            act(instance, layout)?;
+            Ok(instance.given.saturating_sub(instance.store.get_fuel().unwrap_or(0)))
+        });
+        let result = result.map(|fuel| self.faults.burn(fuel));
         result.map_err(|reason| self.fail(what, elements, &reason))
     }
 
@@ -77,6 +83,12 @@ fn told(result: wasmtime::Result<()>, fuel: u64) -> Result<(), String> {
     result.map_err(|error| why(&error, fuel))
 }
 
+/// What a call may use.
+fn give(instance: &mut Instance, fuel: u64) -> Result<(), String> {
+    instance.given = fuel;
+    told(instance.store.set_fuel(fuel), fuel)
+}
+
 /// Both are in bounds: see [`Instance::make_room`], and memories never shrink.
 #[inline]
 fn put(instance: &mut Instance, at: usize, bytes: &[u8]) {
@@ -106,7 +118,7 @@ impl CustomKernel for WasmKernel {
             };
             let (acc, from, fuel) = (instance.accumulators_at, instance.inputs_at, limits::fuel(input.len()));
             put(instance, from, input);
-            told(instance.store.set_fuel(fuel), fuel)?;
+            give(instance, fuel)?;
             told(init.call(&mut instance.store, (acc as u32, from as u32, elements as u32)), fuel)?;
             get(instance, acc, accumulator);
             Ok(())
@@ -121,7 +133,7 @@ impl CustomKernel for WasmKernel {
             let memory = instance.memory.data_mut(&mut instance.store);
             memory[acc..][..accumulator.len()].copy_from_slice(accumulator);
             memory[from..][..input.len()].copy_from_slice(input);
-            told(instance.store.set_fuel(fuel), fuel)?;
+            give(instance, fuel)?;
             told(instance.combine.call(&mut instance.store, (acc as u32, from as u32, elements as u32)), fuel)?;
             get(instance, acc, accumulator);
             Ok(())
@@ -135,7 +147,7 @@ impl CustomKernel for WasmKernel {
             let (acc, fuel) = (instance.accumulators_at, limits::fuel(result.len()));
             put(instance, acc, beside.unwrap_or(result));
             let out = if layout.is_beside() { instance.inputs_at } else { acc };
-            told(instance.store.set_fuel(fuel), fuel)?;
+            give(instance, fuel)?;
             told(finish.call(&mut instance.store, (acc as u32, out as u32, elements as u32, workers)), fuel)?;
             get(instance, out, result);
             Ok(())
