@@ -162,7 +162,7 @@ fn the_manager_of_a_fabric_refuses_rates_that_it_cannot_keep() {
     let key = PrivateKey::random().unwrap();
     let file = std::env::temp_dir().join(format!("fanin-{}-managed.toml", std::process::id()));
     fs::write(&file, table("one", &key) + "[quota]\nfuel_per_second = 1_000_000").unwrap();
-    let text = "[leaf_spine]\nleaves = 2\nspines = 1\nhosts_per_leaf = 1\n";
+    let text = "[defaults]\nrate = \"1Gb/s\"\n[leaf_spine]\nleaves = 2\nspines = 1\nhosts_per_leaf = 1\n";
     let described = FabricFile { name: "fabric.toml".into(), text: text.into() };
     let manager = DaemonConfig::manager(loopback(), Fabric::parse("fabric.toml", text).unwrap(), described).unwrap();
     let refused = Daemon::start(DaemonConfig { keys: Some(file.clone()), ..manager });
