@@ -37,6 +37,8 @@ impl XdpSystem {
             // Integers have the same sum in any order, but a switch that keeps an order has other memory.
             System::Tree(TreeParameters { trees: 1, sum_order: SumOrder::Arrival }) => Some(XdpSystem::Tree),
             System::Canary(_) => Some(XdpSystem::Canary),
+            System::Atp(_) => Some(XdpSystem::Atp),
+            System::A2tp(_) => Some(XdpSystem::A2tp),
             _ => None,
         }
     }
@@ -314,5 +316,24 @@ impl XdpJob {
     pub fn rounds_ahead_max(&self) -> u32 {
         let any_fixed_point = self.ops.iter().any(|op| op & crate::layout::OP_FIXED_POINT != 0);
         if any_fixed_point { 2 * self.pool + 4 } else { 2 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_program_of_atp_does_not_do_is_refused_by_its_key() {
+        let (atp, a2tp) = (AtpParameters::default(), A2tpParameters::default());
+        let job = XdpAtp::new(&System::A2tp(A2tpParameters { aggregators: 9, ..a2tp }), 3).unwrap();
+        assert_eq!((job.aggregators, job.workers, &job.servers[..]), (9, 3, &[0][..]));
+        let refused = |system| XdpAtp::new(&system, 3).unwrap_err().to_string();
+        assert!(refused(System::Atp(AtpParameters { fixed_point: true, ..atp })).starts_with("fixed_point: "));
+        assert!(refused(System::A2tp(A2tpParameters { collisions: CollisionRule::Shared, ..a2tp })).starts_with("collisions = \"shared\": "));
+        assert_eq!(refused(System::tree(1)), "there is no program for the system tree");
+        for (system, known) in [(System::Atp(atp), XdpSystem::Atp), (System::A2tp(a2tp), XdpSystem::A2tp)] {
+            assert_eq!((XdpSystem::of(&system), known.number()), (Some(known), system.number()));
+        }
     }
 }
