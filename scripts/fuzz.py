@@ -40,6 +40,8 @@ COVERAGE = (
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
     "-Cllvm-args=-sanitizer-coverage-stack-depth",
 )
+#: Built by itself, with its features: the compiler of custom operators takes longer to build than all else, and nothing else here needs it.
+ALONE = frozenset({"fanin-operator"})
 #: The longest input in bytes; that of an ordinary test too.
 BYTES_MAX = 4096
 #: What a corpus may take in the repository: its smallest inputs are kept.
@@ -115,20 +117,27 @@ def host() -> str:
     return next(line.split()[1] for line in said.splitlines() if line.startswith("host:"))
 
 
-def commands(wanted: Sequence[Target], crates: Sequence[str]) -> list[list[str]]:
-    """What builds the test programs of these targets. All crates with targets are named each time, so that what they share is built once for all."""
-    packages = [word for crate in crates for word in ("--package", crate)]
+def commands(wanted: Sequence[Target]) -> list[list[str]]:
+    """What builds the test programs of these targets: those of several crates at once, so that what they share is built once."""
     front = ["cargo", "test", "--locked", "--no-run", "--profile", "fuzz", "--target", host(), "--target-dir", str(BUILD)]
     front += ["--message-format", "json-render-diagnostics"]
-    programs = sorted({target.program for target in wanted if target.program})
-    found = [[*front, *packages, *(word for program in programs for word in ("--test", program))]] if programs else []
-    return found + [[*front, "--lib", "--package", crate] for crate in sorted({target.crate for target in wanted if not target.program})]
+    found = []
+    for alone in (False, True):
+        group = [target for target in wanted if (target.crate in ALONE) == alone]
+        features = [] if alone else ["--no-default-features"]
+        programs, units = ({target.program for target in group if target.program}, {target.crate for target in group if not target.program})
+        for kind, crates in ((programs, {target.crate for target in group if target.program}), ({""} if units else set(), units)):
+            if kind:
+                packages = [word for crate in sorted(crates) for word in ("--package", crate)]
+                choice = [word for program in sorted(kind) for word in (("--test", program) if program else ("--lib",))]
+                found.append([*front, *features, *packages, *choice])
+    return found
 
 
-def build(wanted: Sequence[Target], crates: Sequence[str], variables: Mapping[str, str]) -> dict[tuple[str, str], str]:
+def build(wanted: Sequence[Target], variables: Mapping[str, str]) -> dict[tuple[str, str], str]:
     """Builds the test programs of these targets: a file for each (crate, program)."""
     built: dict[tuple[str, str], str] = {}
-    for command in commands(wanted, crates):
+    for command in commands(wanted):
         done = subprocess.run(command, cwd=ROOT, env=dict(variables), stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             sys.exit(done.returncode)
@@ -224,12 +233,11 @@ def parsed(arguments: Sequence[str], known: Sequence[Target]) -> tuple[argparse.
 
 def main(arguments: Sequence[str]) -> int:
     """The program; returns its exit code."""
-    known = targets(ROOT)
-    given, wanted = parsed(arguments, known)
+    given, wanted = parsed(arguments, targets(ROOT))
     if given.list:
         print("\n".join(target.title for target in wanted))
         return 0
-    programs = build(wanted, sorted({target.crate for target in known}), environment(given.sanitizer))
+    programs = build(wanted, environment(given.sanitizer))
     with ThreadPoolExecutor(max_workers=given.jobs) as pool:
         good = list(pool.map(lambda target: fuzz(programs[target.crate, target.program], target, given.seconds), wanted))
     print(f"{len(good)} targets, {good.count(False)} with findings")
