@@ -95,6 +95,14 @@ def needs_miri() -> str | None:
     return None if found.returncode == 0 else "it needs Miri: `rustup component add miri rust-src --toolchain nightly`"
 
 
+def needs_thread_sanitizer() -> str | None:
+    """The obstacle of what runs with ThreadSanitizer, with which the standard library has to be built too."""
+    sources = subprocess.run(["rustc", "+nightly", "--print", "sysroot"], capture_output=True, text=True, check=False)
+    if sources.returncode == 0 and (Path(sources.stdout.strip()) / "lib/rustlib/src/rust/library/Cargo.lock").exists():
+        return needs_sanitizer()
+    return "it needs the standard library's sources: `rustup component add rust-src --toolchain nightly`"
+
+
 def needs_sanitizer() -> str | None:
     """The obstacle of what runs with AddressSanitizer, which comes with nightly toolchains only, and not for every machine."""
     found = subprocess.run(["rustc", "+nightly", "--print", "target-libdir"], capture_output=True, text=True, check=False)
@@ -111,6 +119,9 @@ def anywhere() -> str | None:
 #: Tests of the crate that has `unsafe` with AddressSanitizer. A target is named so that build scripts go without it.
 ADDRESSES = "cargo +nightly test --locked -p fanin-net --lib --tests --target $(rustc -vV | sed -n 's/host: //p') --target-dir target/asan"
 
+#: What threads do with the memory that they share, with ThreadSanitizer.
+THREADS = "cargo +nightly test -Zbuild-std --locked -p fanin-net --lib --tests --target $(rustc -vV | sed -n 's/host: //p') --target-dir target/tsan"
+
 #: The smallest form of the measurements of collectives, with the program that the tests have built: what comes out is not looked at.
 MEASURE_ONCE = f"cargo build --locked -p fanin && FANIN_PROFILE=dev {sys.executable} scripts/bench_collectives.py --rounds 1 small garbage links4"
 
@@ -121,8 +132,8 @@ CHECKS = [
     # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."]; those that take minutes are for `make check-models` and `make check-verdicts`.
     Check("traces", needs_traces, ["cargo", "test", "--locked", "-p", "fanin-workload", "--test", "real_traces", "--", "--ignored"]),
     Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture", "--skip", "minutes_of", "--skip", "public_traces"]),
-    # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
-    Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
+    # Every access to shared memory, and copies past the caches: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
+    Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "--locked", "--target-dir", "target/miri", "-p", "fanin-net", "--lib", "--", "shm", "stream"]),
     # The switch in the kernel: its packets are the state machine's, and jobs over links between namespaces are exact.
     Check("xdp-oracle", needs_xdp, ["cargo", "test", "--locked", "-p", "fanin-xdp", "--features", "kernel", "--", "--ignored", "--nocapture", "--skip", "minutes_of"]),
     Check("xdp", needs_xdp, ["sh", "-ec", f"cargo build --locked -p fanin --features xdp --target-dir target/xdp && cargo build --locked -p fanin-daemon --example rank --target-dir target/xdp && FANIN_PROGRAM=target/xdp/debug/fanin {sys.executable} scripts/xdp.py check"]),
@@ -130,6 +141,9 @@ CHECKS = [
     Check("dpdk", dpdk.obstacle, ["sh", "-ec", f"cargo build --locked -p fanin-p4 && {sys.executable} scripts/dpdk.py"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
+    Check("thread-sanitizer", needs_thread_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=thread", "sh", "-ec", THREADS]),
+    # Every order of accesses to what threads and processes share that the memory model allows.
+    Check("loom", anywhere, ["make", "loom"]),
     # Before the measurements, which use its PyTorch.
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # A wheel of its own, with the simulator as fast as users have it, and PyTorch.

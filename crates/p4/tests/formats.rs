@@ -9,7 +9,7 @@ use fanin_p4::formats::netreduce::NetReduceFrame;
 use fanin_p4::formats::rina::{self, RINA, RINA_SUM, RinaFrame};
 use fanin_p4::formats::switchml::{PORT, SWITCHML, SwitchMlFrame};
 use fanin_p4::frames::{ETHERNET, Endpoint, IPV4, Mac, UDP, seal};
-use fanin_p4::pcap;
+use fanin_p4::{control, pcap};
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::roce::Envelope;
 use proptest::prelude::*;
@@ -215,5 +215,18 @@ fn captures_fuzzed() {
         file.extend(bytes);
         capture_leads_back(&file);
         capture_leads_back(bytes);
+    });
+}
+
+/// Configurations of switches, for each program: commands, or words that say what is wrong.
+#[test]
+fn configurations_fuzzed() {
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+        let Some(json) = std::str::from_utf8(bytes).ok() else { return };
+        for program in ["atp", "canary", "netreduce", "rina", "switchml"] {
+            if let Err(error) = control::commands(program, json) {
+                assert!(!error.is_empty(), "{program}");
+            }
+        }
     });
 }
