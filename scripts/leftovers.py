@@ -7,6 +7,7 @@ machine have theirs. Python's standard library only.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -47,9 +48,16 @@ def processes(mark: str, proc: Path = Path("/proc")) -> dict[int, str]:
     return found
 
 
+def is_left(name: str) -> bool:
+    """Whether a name is one of Fanin, and not of a process that runs: names have the numbers of those that made them."""
+    makers = [int(number) for number in re.findall(r"\d+", name)[:1]]
+    return name.startswith(PREFIX) and not any(Path(f"/proc/{maker}").exists() for maker in makers)
+
+
 def names() -> set[str]:
-    """Named shared memory and namespaces of Fanin that there are now."""
-    return {f"{what} {entry.name}" for what, folder in NAMES.items() if folder.is_dir() for entry in folder.iterdir() if entry.name.startswith(PREFIX)}
+    """Named shared memory and namespaces of Fanin that there are now, whose makers are gone."""
+    folders = {what: folder for what, folder in NAMES.items() if folder.is_dir()}
+    return {f"{what} {entry.name}" for what, folder in folders.items() for entry in folder.iterdir() if is_left(entry.name)}
 
 
 def when_over(look: Callable[[], dict[int, str]], grace_s: float = GRACE_S) -> dict[int, str]:

@@ -40,10 +40,11 @@ class Leftovers(unittest.TestCase):
 
     def test_names_of_fanin_are_found_and_those_of_others_are_not(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "fanin-1-a").touch()
+            (Path(folder) / "fanin-99999999-a").touch()
+            (Path(folder) / f"fanin-{os.getpid()}-b").touch()
             (Path(folder) / "else").touch()
             with mock.patch.object(leftovers, "NAMES", {"shared memory": Path(folder), "network namespace": Path(folder) / "none"}):
-                self.assertEqual(leftovers.names(), {"shared memory fanin-1-a"})
+                self.assertEqual(leftovers.names(), {"shared memory fanin-99999999-a"})
 
     def test_a_test_program_that_leaves_a_process_has_failed(self) -> None:
         script = "sleep 1000 & echo 'test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured'"
