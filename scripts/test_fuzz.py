@@ -22,6 +22,8 @@ PARSER = re.compile(
 )
 #: A row of the page's tables: files, then targets or a reason.
 ROW = re.compile(r"^\| ((?:`crates/[^`]+`(?:, )?)+) \| (.+) \|$", re.MULTILINE)
+#: All targets, looked for once.
+TARGETS = fuzz.targets(ROOT)
 #: What all corpora together may take.
 CORPORA_BYTES_MAX = 640 << 10
 
@@ -56,11 +58,11 @@ class Targets(unittest.TestCase):
 
     def test_every_target_on_the_page_exists_and_every_target_is_on_it(self) -> None:
         named = set(re.findall(r"\b(\w+_fuzzed)\b", PAGE.read_text()))
-        known = {target.name.split("::")[-1] for target in fuzz.targets(ROOT)}
+        known = {target.name.split("::")[-1] for target in TARGETS}
         self.assertEqual(named, known)
 
     def test_every_target_has_a_corpus_and_every_corpus_a_target(self) -> None:
-        homes = {target.home for target in fuzz.targets(ROOT)}
+        homes = {target.home for target in TARGETS}
         size = 0
         for home in sorted(homes):
             inputs = list((home / "corpus").glob("*"))
@@ -71,8 +73,18 @@ class Targets(unittest.TestCase):
         for folder in ROOT.glob("crates/*/**/__fuzz__/*"):
             self.assertIn(folder, homes, "a corpus without a target")
 
+    def test_every_target_runs_for_an_hour_every_night(self) -> None:
+        workflow = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+        matrix = re.search(r"target: \[(.+)\]", workflow)
+        assert matrix is not None
+        words = [word.strip(' "') for word in matrix[1].split(",")]
+        for target in TARGETS:
+            self.assertTrue(any(word in target.title for word in words), f"{target.title} is in no job of nightly.yml")
+        for word in words:
+            self.assertTrue(any(word in target.title for target in TARGETS), f"{word} is no target")
+
     def test_an_ordinary_test_reads_the_corpus_and_draws_nothing(self) -> None:
-        for target in fuzz.targets(ROOT):
+        for target in TARGETS:
             for file in target.folder.glob("*.rs"):
                 for check in re.findall(r"bolero::check!\(\)[^;]*?\.for_each", file.read_text(), re.DOTALL):
                     self.assertEqual(check, "bolero::check!().with_iterations(0).for_each", file)
