@@ -28,7 +28,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "target" / "fuzz"
 #: How a target is written in a source; macros make some of them.
-FUZZED = re.compile(r"^\s*(?:fn (\w+_fuzzed)\(\)|(\w+_fuzzed)(?=,))", re.MULTILINE)
+FUZZED = re.compile(r"^([ \t]*)(?:fn (\w+_fuzzed)\(\)|(\w+_fuzzed)(?=,))", re.MULTILINE)
+#: A module inside of a file, which ends with the file or where the next one begins.
+MODULE = re.compile(r"^mod (\w+) \{", re.MULTILINE)
 #: What bolero's engine for libFuzzer is built with.
 COVERAGE = (
     "--cfg=fuzzing",
@@ -83,11 +85,14 @@ def module(file: Path, sources: Path) -> str:
 def in_file(crate: str, home: Path, file: Path) -> list[Target]:
     """The targets of a source file of a crate."""
     text = file.read_text()
-    names = [first or second for first, second in FUZZED.findall(text)] if "bolero::check!" in text else []
-    if file.relative_to(home).parts[0] == "src":
-        inside = module(file, home / "src")
-        return [Target(crate, "", f"{inside}::{name}" if inside else name, file.parent) for name in names]
-    return [Target(crate, file.stem, name, file.parent) for name in names]
+    unit = file.relative_to(home).parts[0] == "src"
+    outside = module(file, home / "src") if unit else ""
+    found = []
+    for match in FUZZED.finditer(text) if "bolero::check!" in text else ():
+        inner = MODULE.findall(text[: match.start()]) if match[1] and match[2] else []
+        path = [part for part in (outside, *inner[-1:], match[2] or match[3]) if part]
+        found.append(Target(crate, "" if unit else file.stem, "::".join(path), file.parent))
+    return found
 
 
 def targets(root: Path) -> list[Target]:

@@ -99,14 +99,14 @@ class Script(unittest.TestCase):
             (home / "src" / "a" / "tests").mkdir(parents=True)
             (home / "tests").mkdir()
             (home / "Cargo.toml").write_text('[package]\nname = "fanin-x"\n')
-            (home / "src" / "a" / "mod.rs").write_text("    fn one_fuzzed() {\n        bolero::check!();\n")
+            (home / "src" / "a" / "mod.rs").write_text("mod tests {\n    fn one_fuzzed() {\n        bolero::check!();\n")
             (home / "src" / "a" / "tests" / "deep.rs").write_text("fn two_fuzzed() {\n    bolero::check!();\n")
             (home / "tests" / "all.rs").write_text("macro bolero::check!\n    three_fuzzed, Kind;\n")
             (home / "tests" / "none.rs").write_text("fn not_fuzzed() {\n}\n")
             found = fuzz.targets(Path(folder))
             titles = [target.title for target in found]
-            self.assertEqual(titles, ["fanin-x all three_fuzzed", "fanin-x unit a::one_fuzzed", "fanin-x unit a::tests::deep::two_fuzzed"])
-            self.assertEqual(found[1].home, home / "src" / "a" / "__fuzz__" / "a__one_fuzzed")
+            self.assertEqual(titles, ["fanin-x all three_fuzzed", "fanin-x unit a::tests::deep::two_fuzzed", "fanin-x unit a::tests::one_fuzzed"])
+            self.assertEqual(found[2].home, home / "src" / "a" / "__fuzz__" / "a__tests__one_fuzzed")
 
     def test_what_is_built_together(self) -> None:
         one = fuzz.Target("fanin-a", "t", "x_fuzzed", Path("/"))

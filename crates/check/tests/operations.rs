@@ -19,8 +19,12 @@ fn network(shape: u8) -> (NetworkMap, Vec<NodeId>) {
         return (NetworkMap::star(workers), (0..workers).map(NodeId).collect());
     }
     let (mut map, leaves) = (NetworkMap::new(workers, &[1, 1, 2]), [NodeId(workers), NodeId(workers + 1)]);
-    (0..workers).for_each(|host| map.join(NodeId(host), leaves[host as usize % 2]));
-    leaves.into_iter().for_each(|leaf| map.join(leaf, NodeId(workers + 2)));
+    for host in 0..workers {
+        map.join(NodeId(host), leaves[host as usize % 2]);
+    }
+    for leaf in leaves {
+        map.join(leaf, NodeId(workers + 2));
+    }
     (map, (0..workers).map(NodeId).collect())
 }
 
@@ -75,9 +79,9 @@ fn walk(model: &NetworkModel, bytes: &[u8]) -> Vec<Action> {
 
 #[test]
 fn operations_fuzzed() {
-    let systems = System::all();
     bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
         let [system, shape, window, size, rest @ ..] = bytes else { return };
+        let systems = System::all();
         let system = systems[usize::from(*system) % systems.len()].clone();
         if let Some(model) = model(system, [*shape, *window, *size]) {
             walk(&model, rest);
