@@ -17,8 +17,6 @@ use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConf
 use fanin_systems::{AnyNode, JobSpec, OfferNumbers, SwitchMlParameters, System, build};
 use fanin_trust::LinkKeys;
 
-fanin_leftovers::watched!();
-
 /// Far longer than anything takes: only a test that hangs meets it.
 pub const GUARD: Duration = Duration::from_secs(120);
 
