@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use fanin_comm::{CommError, Communicator, Config, Host, Meeting, Operator};
 
-fanin_leftovers::watched!();
-
 const ANY: &str = "127.0.0.1:0";
 
 fn start(listen: &str) -> Result<Host, CommError> {

@@ -12,8 +12,6 @@ use fanin_comm::{CommError, Communicator, Config, Operator};
 use fanin_daemon::{Daemon, DaemonConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
-fanin_leftovers::watched!();
-
 /// Only a test that hangs meets it.
 const GUARD: Duration = Duration::from_secs(120);
 

@@ -16,8 +16,6 @@ use fanin_channel::{ClientTls, Identity, Patience, ServerTls, Stream, Trusted};
 use fanin_control::{ClientError, ClientMessage, ClientSession, Refusal, SwitchMessage, encode};
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, StartError};
 
-fanin_leftovers::watched!();
-
 struct Sealed {
     daemon: DaemonHandle,
     folder: PathBuf,

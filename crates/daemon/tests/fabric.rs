@@ -17,8 +17,6 @@ use fanin_runtime::fabric::{FabricStatus, TrafficConfig};
 use fanin_runtime::{BlockSet, CollectiveCall, Vectors, WorkerDriver};
 use fanin_systems::{AnyNode, CanaryParameters, RingOrder, RingParameters, SwitchMlParameters, System};
 
-fanin_leftovers::watched!();
-
 const FABRIC: &str = r#"
 [defaults]
 rate = "1Gb/s"

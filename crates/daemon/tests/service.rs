@@ -16,8 +16,6 @@ use fanin_core::hash::mix;
 use fanin_daemon::{Daemon, DaemonConfig};
 use fanin_systems::{RingParameters, System};
 
-fanin_leftovers::watched!();
-
 /// A job whose ranks have joined and are ready, driven by nobody.
 fn running(switch: SocketAddr, name: &str, world: u32) -> Vec<Rank> {
     let mut ranks: Vec<Rank> = (0..world).map(|rank| Rank::join(switch, join(name, rank, world))).collect();

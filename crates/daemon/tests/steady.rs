@@ -13,8 +13,6 @@ use common::{Rank, allreduce, join, loopback, metric, run_job, start, until};
 use fanin_core::hash::mix;
 use fanin_daemon::DaemonHandle;
 
-fanin_leftovers::watched!();
-
 fn entries(folder: &str) -> usize {
     fs::read_dir(folder).unwrap().count()
 }

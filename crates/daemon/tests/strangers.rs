@@ -12,8 +12,6 @@ use fanin_control::{ClientMessage, OperatorWish, encode};
 use fanin_daemon::{Daemon, DaemonConfig};
 use fanin_operator::Digest;
 
-fanin_leftovers::watched!();
-
 fn threads(name: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());

@@ -15,8 +15,6 @@ use fanin_daemon::{Daemon, DaemonConfig};
 use fanin_trust::Protection;
 use fanin_wire::hop::{HopHeader, RestCheck};
 
-fanin_leftovers::watched!();
-
 /// What is forged: from a real packet and a random number another one, or none.
 type Forge = fn(&[u8], u64) -> Vec<u8>;
 

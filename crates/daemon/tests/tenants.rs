@@ -13,8 +13,6 @@ use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, StartError};
 use fanin_trust::token::PrivateKey;
 use fanin_trust::{Protection, Rights};
 
-fanin_leftovers::watched!();
-
 /// A switch with keys in a file.
 struct Guarded {
     daemon: DaemonHandle,

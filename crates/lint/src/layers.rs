@@ -47,7 +47,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "fanin-runtime",
         internal: &["fanin-core", "fanin-wire", "fanin-net", "fanin-trust"],
-        internal_dev: &["fanin-leftovers", "fanin-protocols", "fanin-systems"],
+        internal_dev: &["fanin-protocols", "fanin-systems"],
         external: None,
     },
     Layer { name: "fanin-systems", internal: &["fanin-core", "fanin-wire", "fanin-protocols"], internal_dev: &[], external: None },
@@ -92,7 +92,7 @@ const LAYERS: &[Layer] = &[
             "fanin-trust",
             "fanin-channel",
         ],
-        internal_dev: &["fanin-leftovers"],
+        internal_dev: &[],
         external: None,
     },
     Layer {
@@ -110,7 +110,7 @@ const LAYERS: &[Layer] = &[
             "fanin-fabric",
             "fanin-terminal",
         ],
-        internal_dev: &["fanin-leftovers"],
+        internal_dev: &[],
         external: None,
     },
     Layer { name: "fanin-simulation", internal: &["fanin-core", "fanin-systems", "fanin-sim"], internal_dev: &[], external: Some(&[]) },

@@ -1,7 +1,5 @@
 //! Nodes over sockets on loopback. One program: its parts share most of their code, which takes longer to compile than to run.
 
-fanin_leftovers::watched!();
-
 mod allreduce;
 mod fabric;
 mod link;

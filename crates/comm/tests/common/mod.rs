@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 use fanin_comm::{CommError, Communicator, Config, Meeting, Notices, Operator, Transport};
 
-fanin_leftovers::watched!();
-
 /// Waiting is never what is tested: long enough for a machine that is busy with other things.
 pub const PATIENT: Duration = Duration::from_secs(60);
 
