@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Fuzzes what reads bytes of others, and sequences of operations: libFuzzer looks for inputs that reach code which no input has reached before.
+"""Fuzzes what reads bytes of others, and sequences of operations: libFuzzer looks for inputs that reach code which none has reached before.
 
 Usage: fuzz.py [--list] [--seconds N] [--jobs N] [--sanitizer NAME] [TARGET ...]
 
-A target is a test of bolero, which ends in `_fuzzed`. An ordinary `cargo test` runs each over its corpus, the files in `__fuzz__/TARGET/corpus` beside
-the source. Here each is built with what counts branches and with AddressSanitizer, and runs so long; then the corpus is made as small as it can be
-without reaching less. What ends a target goes to `__fuzz__/TARGET/crashes`, from where an ordinary `cargo test` reads it too, until it is mended.
-TARGETs choose by what is in `CRATE PROGRAM NAME`. Needs a C++ compiler. Exits with 1 if a target has a finding. Python's standard library only.
+A target is a test of bolero, which ends in `_fuzzed`. An ordinary `cargo test` runs each over its corpus, the files in
+`__fuzz__/TARGET/corpus` beside the source. Here each is built with what counts branches and with AddressSanitizer, and runs so long; then the
+corpus is made as small as it can be without reaching less. What ends a target goes to `__fuzz__/TARGET/crashes`, from where an ordinary
+`cargo test` reads it too, until it is mended. TARGETs choose by what is in `CRATE PROGRAM NAME`. Needs a C++ compiler. Exits with 1 if a
+target has a finding. Python's standard library only.
 """
 
 from __future__ import annotations

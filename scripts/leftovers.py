@@ -1,7 +1,7 @@
-"""What a program leaves behind when it is over: processes that it has started, directly or not, and named shared memory and network namespaces.
+"""What a program leaves behind when it is over: processes that it has started, directly or not, and named memory and network namespaces.
 
-Processes are known by a variable of their environment, which those that they start inherit, also daemons. Names are those of Fanin: others on this
-machine have theirs. Python's standard library only.
+Processes are known by a variable of their environment, which those that they start inherit, also daemons. Names are those of Fanin: others
+on this machine have theirs. Python's standard library only.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ leaves cores to those that compute.
 Usage: rust_tests.py [--jobs N] [WORD ...] [-- ARGUMENT ...]
 
 WORDs choose test programs and documentation tests by what is in their names (`fanin-comm`, `verdicts`); ARGUMENTs go to the test programs.
-What a program prints comes when it is over, and only where a test fails. A program that leaves a process behind has failed, as has a run that leaves
-shared memory or a network namespace. Exits with 1 if any fails. Python's standard library only.
+What a program prints comes when it is over, and only where a test fails. A program that leaves a process behind
+has failed, as has a run that leaves shared memory or a network namespace. Exits with 1 if any fails. Python's standard library only.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def anywhere() -> str | None:
 ADDRESSES = "cargo +nightly test --locked -p fanin-net --lib --tests --target $(rustc -vV | sed -n 's/host: //p') --target-dir target/asan"
 
 #: What threads do with the memory that they share, with ThreadSanitizer.
-THREADS = "cargo +nightly test -Zbuild-std --locked -p fanin-net --lib --tests --target $(rustc -vV | sed -n 's/host: //p') --target-dir target/tsan"
+THREADS = ADDRESSES.replace("test --locked", "test -Zbuild-std --locked").replace("target/asan", "target/tsan")
 
 #: The smallest form of the measurements of collectives, with the program that the tests have built: what comes out is not looked at.
 MEASURE_ONCE = f"cargo build --locked -p fanin && FANIN_PROFILE=dev {sys.executable} scripts/bench_collectives.py --rounds 1 small garbage links4"

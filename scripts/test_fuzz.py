@@ -17,7 +17,8 @@ PAGE = ROOT / "docs" / "fuzzing.md"
 
 #: How something that reads bytes or text of others begins: a function by its name and what it is given, or a reader of a library.
 PARSER = re.compile(
-    r"\bfn (?:parse|decode|unpack|from_bytes|from_json|read_header)\w*(?:<[^>]*>)?\((?:&?(?:mut )?self, )?[^)]*(?:&\[u8\]|&str|\[u8; \w+\]|impl Read|impl BufRead)"
+    r"\bfn (?:parse|decode|unpack|from_bytes|from_json|read_header)\w*(?:<[^>]*>)?\((?:&?(?:mut )?self, )?"
+    r"[^)]*(?:&\[u8\]|&str|\[u8; \w+\]|impl Read|impl BufRead)"
     r"|serde_json::from_(?:slice|str|reader)|toml::from_str|Document::parse\(|Deserializer::from_|ciborium::from_reader|ReaderBuilder::new"
 )
 #: A row of the page's tables: files, then targets or a reason.
@@ -105,7 +106,9 @@ class Script(unittest.TestCase):
             (home / "tests" / "none.rs").write_text("fn not_fuzzed() {\n}\n")
             found = fuzz.targets(Path(folder))
             titles = [target.title for target in found]
-            self.assertEqual(titles, ["fanin-x all three_fuzzed", "fanin-x unit a::tests::deep::two_fuzzed", "fanin-x unit a::tests::one_fuzzed"])
+            self.assertEqual(
+                titles, ["fanin-x all three_fuzzed", "fanin-x unit a::tests::deep::two_fuzzed", "fanin-x unit a::tests::one_fuzzed"]
+            )
             self.assertEqual(found[2].home, home / "src" / "a" / "__fuzz__" / "a__tests__one_fuzzed")
 
     def test_what_is_built_together(self) -> None:
@@ -116,7 +119,11 @@ class Script(unittest.TestCase):
             built = [" ".join(command).split("json-render-diagnostics ")[1] for command in fuzz.commands([one, unit, alone])]
         self.assertEqual(
             built,
-            ["--no-default-features --package fanin-a --test t", "--no-default-features --package fanin-b --lib", "--package fanin-operator --test modules"],
+            [
+                "--no-default-features --package fanin-a --test t",
+                "--no-default-features --package fanin-b --lib",
+                "--package fanin-operator --test modules",
+            ],
         )
 
     def test_what_libfuzzer_says_is_counted(self) -> None:
