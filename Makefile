@@ -108,8 +108,8 @@ loom: ## what shares memory in every order of accesses that the memory model all
 miri: ## every access of what has `unsafe` or shares memory, where Miri can follow it (needs a nightly toolchain with miri and rust-src)
 	$(PYTHON) scripts/test_all.py miri
 
-sanitize: ## tests with real mappings, sockets and threads under AddressSanitizer and ThreadSanitizer (needs a nightly toolchain with rust-src)
-	$(PYTHON) scripts/test_all.py address-sanitizer thread-sanitizer
+sanitize: ## tests with real mappings and sockets under AddressSanitizer (needs a nightly toolchain)
+	$(PYTHON) scripts/test_all.py address-sanitizer
 
 traceability: ## render docs/traceability.md from docs/traceability/*.toml
 	cargo run --locked --quiet -p fanin-lint -- traceability --write

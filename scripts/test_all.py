@@ -95,14 +95,6 @@ def needs_miri() -> str | None:
     return None if found.returncode == 0 else "it needs Miri: `rustup component add miri rust-src --toolchain nightly`"
 
 
-def needs_thread_sanitizer() -> str | None:
-    """The obstacle of what runs with ThreadSanitizer, with which the standard library has to be built too."""
-    sources = subprocess.run(["rustc", "+nightly", "--print", "sysroot"], capture_output=True, text=True, check=False)
-    if sources.returncode == 0 and (Path(sources.stdout.strip()) / "lib/rustlib/src/rust/library/Cargo.lock").exists():
-        return needs_sanitizer()
-    return "it needs the standard library's sources: `rustup component add rust-src --toolchain nightly`"
-
-
 def needs_sanitizer() -> str | None:
     """The obstacle of what runs with AddressSanitizer, which comes with nightly toolchains only, and not for every machine."""
     found = subprocess.run(["rustc", "+nightly", "--print", "target-libdir"], capture_output=True, text=True, check=False)
@@ -118,9 +110,6 @@ def anywhere() -> str | None:
 
 #: Tests of the crate that has `unsafe` with AddressSanitizer. A target is named so that build scripts go without it.
 ADDRESSES = "cargo +nightly test --locked -p fanin-net --lib --tests --target $(rustc -vV | sed -n 's/host: //p') --target-dir target/asan"
-
-#: What threads do with the memory that they share, with ThreadSanitizer.
-THREADS = ADDRESSES.replace("test --locked", "test -Zbuild-std --locked").replace("target/asan", "target/tsan")
 
 #: The smallest form of the measurements of collectives, with the program that the tests have built: what comes out is not looked at.
 MEASURE_ONCE = f"cargo build --locked -p fanin && FANIN_PROFILE=dev {sys.executable} scripts/bench_collectives.py --rounds 1 small garbage links4"
@@ -141,7 +130,6 @@ CHECKS = [
     Check("dpdk", dpdk.obstacle, ["sh", "-ec", f"cargo build --locked -p fanin-p4 && {sys.executable} scripts/dpdk.py"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
-    Check("thread-sanitizer", needs_thread_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=thread", "sh", "-ec", THREADS]),
     # Every order of accesses to what threads and processes share that the memory model allows.
     Check("loom", anywhere, ["make", "loom"]),
     # Before the measurements, which use its PyTorch.
