@@ -221,7 +221,7 @@ mod loomed {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
     use std::thread;

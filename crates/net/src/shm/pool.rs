@@ -295,8 +295,10 @@ impl Pool {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::super::{Layout, Segment};
     use super::*;
 

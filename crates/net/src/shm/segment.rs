@@ -115,7 +115,7 @@ impl Segment {
     }
 
     /// Where the words are that all ranks believe, which is all but the areas: offsets of 8 bytes each.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
     pub(super) fn heads(&self) -> Vec<usize> {
         let (world, slots) = (self.layout.world as usize, self.layout.slots);
         let ranks = LINE_BYTES..self.layout.ranks_at() + world * LINE_BYTES;
@@ -124,7 +124,7 @@ impl Segment {
     }
 
     /// Flips a bit of such a word, by an access of the size that ranks use there: Miri cannot follow sizes that are mixed.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
     pub(super) fn flip(&self, offset: usize, bit: usize) {
         let is_halves = (0..self.layout.slots).any(|slot| [0, 64].contains(&offset.wrapping_sub(self.slot_at(slot))));
         if is_halves {
@@ -229,7 +229,7 @@ impl Segment {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
