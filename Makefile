@@ -14,7 +14,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help run sim demo docs pictures c mpi nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models check-verdicts traceability bench bench-hops bench-peers clean
+.PHONY: help run sim demo docs pictures c mpi nccl test-nccl test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models check-verdicts traceability bench bench-hops bench-peers fuzz miri loom sanitize clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,19 @@ check-models: ## the largest configurations of the model checker, which take min
 
 check-verdicts: ## quick and full verdicts of the figures whose quick runs take longest, held together as `make test` holds the others
 	cargo test --locked --release -p fanin --no-default-features --test verdicts -- --ignored minutes_of
+
+# A C++ compiler is needed, and some minutes to build; corpora are beside the sources, in `__fuzz__`.
+fuzz: ## look by libFuzzer for inputs that break parsers or operations (TARGET: only these; SECONDS: how long each, 180; JOBS: so many at a time)
+	$(PYTHON) scripts/fuzz.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JOBS),--jobs $(JOBS)) $(TARGET)
+
+loom: ## what shares memory in every order of accesses that the memory model allows, and mistakes put there, which are found
+	RUSTFLAGS="--cfg loom" cargo test --locked --target-dir target/loom -p fanin-net --lib loomed
+
+miri: ## every access of what has `unsafe` or shares memory, where Miri can follow it (needs a nightly toolchain with miri and rust-src)
+	$(PYTHON) scripts/test_all.py miri
+
+sanitize: ## tests with real mappings and sockets under AddressSanitizer (needs a nightly toolchain)
+	$(PYTHON) scripts/test_all.py address-sanitizer
 
 traceability: ## render docs/traceability.md from docs/traceability/*.toml
 	cargo run --locked --quiet -p fanin-lint -- traceability --write

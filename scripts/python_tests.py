@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests the Python package: makes an environment in target/python, installs the package there, checks style, types and stubs, runs pytest.
+A step that leaves a process, shared memory or a network namespace behind has failed.
 
 Usage: python_tests.py [PYTEST-ARGUMENT ...]
 
@@ -17,6 +18,8 @@ import time
 import venv
 from collections.abc import Sequence
 from pathlib import Path
+
+import leftovers
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / "target" / "python"
@@ -46,9 +49,13 @@ def run(what: str, command: Sequence[str]) -> None:
     """Runs a step, not from the root of the repository, where Python would find the package without its native module."""
     environ = {"FANIN_PROFILE": "dev", **os.environ, "PATH": f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     begin = time.monotonic()
-    done = subprocess.run(command, cwd=ENVIRONMENT, env=environ, check=False)
-    print(f"python: {what}: {'ok' if done.returncode == 0 else 'failed'} in {time.monotonic() - begin:.0f} s", flush=True)
-    if done.returncode != 0:
+    mark, names = f"{os.getpid()}-python-{what}", leftovers.names()
+    done = subprocess.run(command, cwd=ENVIRONMENT, env=leftovers.marked(environ, mark), check=False)
+    took = time.monotonic() - begin
+    left = [*leftovers.after(mark), *(f"left behind: {name}" for name in sorted(leftovers.names() - names))]
+    is_good = done.returncode == 0 and not left
+    print("\n".join([f"python: {what}: {'ok' if is_good else 'failed'} in {took:.0f} s", *left]), flush=True)
+    if not is_good:
         print("  " + " ".join(command), flush=True)
         sys.exit(1)
 

@@ -5,7 +5,8 @@ leaves cores to those that compute.
 Usage: rust_tests.py [--jobs N] [WORD ...] [-- ARGUMENT ...]
 
 WORDs choose test programs and documentation tests by what is in their names (`fanin-comm`, `verdicts`); ARGUMENTs go to the test programs.
-What a program prints comes when it is over, and only where a test fails. Exits with 1 if any does. Python's standard library only.
+What a program prints comes when it is over, and only where a test fails. A program that leaves a process behind
+has failed, as has a run that leaves shared memory or a network namespace. Exits with 1 if any fails. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+import leftovers
 
 ROOT = Path(__file__).resolve().parent.parent
 #: How long each test program took when it ran last, in seconds.
@@ -83,20 +87,24 @@ def environment() -> dict[str, str]:
 
 
 def run(program: Program, arguments: Sequence[str], variables: Mapping[str, str]) -> Outcome:
-    """Runs one to its end."""
-    begin = time.monotonic()
-    done = subprocess.run(
-        [*program.command, *arguments],
-        cwd=program.folder,
-        env={**variables, "CARGO_MANIFEST_DIR": str(program.folder)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout, time.monotonic() - begin)
+    """Runs one to its end; what it leaves behind is ended, and makes it one that has failed."""
+    begin, mark = time.monotonic(), f"{os.getpid()}-{program.name}"
+    # A file and no pipe: nobody waits for the end of what a process that was left behind may yet print.
+    with tempfile.TemporaryFile() as output:
+        done = subprocess.run(
+            [*program.command, *arguments],
+            cwd=program.folder,
+            env={**leftovers.marked(variables, mark), "CARGO_MANIFEST_DIR": str(program.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        elapsed_s = time.monotonic() - begin
+        left = leftovers.after(mark)
+        output.seek(0)
+        said = "\n".join([output.read().decode(errors="replace"), *left])
+    return Outcome(done.returncode or int(bool(left)), said, elapsed_s)
 
 
 def run_all(chosen: Sequence[Program], arguments: Sequence[str], jobs: int) -> dict[str, Outcome]:
@@ -141,13 +149,14 @@ def main(arguments: Sequence[str]) -> int:
     if not chosen:
         parser.error(f"no test program has {' or '.join(options.words)} in its name; there are {', '.join(one.name for one in known)}")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    begin = time.monotonic()
+    begin, names = time.monotonic(), leftovers.names()
     outcomes = run_all(longest_first(chosen, record), rest, options.jobs)
     if not rest:
         RECORD.write_text(json.dumps({**record, **{name: round(one.elapsed_s, 1) for name, one in outcomes.items()}}, indent=1) + "\n")
     counts = [sum(column) for column in zip(*(one.counts for one in outcomes.values()), strict=True)]
     print(f"{counts[0]} passed, {counts[1]} failed, {counts[2]} ignored in {time.monotonic() - begin:.0f} s")
     failed = [name for name, one in outcomes.items() if one.code != 0]
+    failed += [f"left behind: {name}" for name in sorted(leftovers.names() - names)]
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0

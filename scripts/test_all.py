@@ -122,8 +122,8 @@ CHECKS = [
     # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."]; those that take minutes are for `make check-models` and `make check-verdicts`.
     Check("traces", needs_traces, ["cargo", "test", "--locked", "-p", "fanin-workload", "--test", "real_traces", "--", "--ignored"]),
     Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture", "--skip", "minutes_of", "--skip", "public_traces"]),
-    # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
-    Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
+    # Every access to shared memory, and copies past the caches: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
+    Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "--locked", "--target-dir", "target/miri", "-p", "fanin-net", "--lib", "--", "shm", "stream"]),
     # The switch in the kernel: its packets are the state machine's, and jobs over links between namespaces are exact.
     Check("xdp-oracle", needs_xdp, ["cargo", "test", "--locked", "-p", "fanin-xdp", "--features", "kernel", "--", "--ignored", "--nocapture", "--skip", "minutes_of"]),
     Check("xdp", needs_xdp, ["sh", "-ec", f"cargo build --locked -p fanin --features xdp --target-dir target/xdp && cargo build --locked -p fanin-daemon --example rank --target-dir target/xdp && FANIN_PROGRAM=target/xdp/debug/fanin {sys.executable} scripts/xdp.py check"]),
@@ -133,6 +133,8 @@ CHECKS = [
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
     # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.
     Check("docs", anywhere, ["sh", "-ec", f"{BUILT}FANIN=target/debug/fanin {sys.executable} scripts/docs.py"]),
+    # Every order of accesses to what threads and processes share that the memory model allows.
+    Check("loom", anywhere, ["make", "loom"]),
     # Before the measurements, which use its PyTorch.
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # A wheel of its own, with the simulator as fast as users have it, and PyTorch.

@@ -28,6 +28,7 @@
 //! | `token`, `tls` | `fanin token`, `fanin tls`: tokens and certificates |
 //! | `doctor` | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`"))]
 
 #[macro_use(eprintln, print, println)]
 extern crate fanin_terminal;

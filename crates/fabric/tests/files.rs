@@ -1,4 +1,5 @@
 //! Fabrics' files: what they mean, and what is said about those that cannot be.
+#![allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`")]
 
 use fanin_core::{Duration, NodeId, PortId};
 use fanin_fabric::Fabric;
@@ -163,4 +164,14 @@ fn nodes_that_cannot_be_are_named() {
     let island = "[[host]]\nname = \"far\"\naddress = \"127.0.0.1:1\"\n[[switch]]\nname = \"island\"\nlevel = 1\naddress = \
                   \"127.0.0.1:2\"\n[[link]]\nends = [\"far\", \"island\"]";
     assert_eq!(with(island), "f.toml:19: host[0].name = \"far\": expected a way up and down to it from leaf0");
+}
+
+/// Whatever a file says, it is a fabric or refused with words. An ordinary test runs what a fuzzer has found (`make fuzz`).
+#[test]
+fn fabrics_fuzzed() {
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+        if let Some(Err(error)) = std::str::from_utf8(bytes).ok().map(|text| Fabric::parse("f.toml", text)) {
+            assert!(!error.to_string().is_empty());
+        }
+    });
 }

@@ -29,7 +29,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "fanin-net",
         internal: &["fanin-core", "fanin-wire"],
-        internal_dev: &["fanin-protocols", "fanin-systems"],
+        internal_dev: &["fanin-leftovers", "fanin-protocols", "fanin-systems"],
         external: None,
     },
     Layer {
@@ -231,6 +231,8 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fanin-foreign", internal: &["fanin-comm"], internal_dev: &[], external: Some(&[]) },
     Layer { name: "fanin-c", internal: &["fanin-comm", "fanin-foreign"], internal_dev: &[], external: Some(&[]) },
     Layer { name: "fanin-nccl", internal: &["fanin-comm", "fanin-foreign"], internal_dev: &[], external: Some(&["if-addrs", "socket2"]) },
+    // For tests alone.
+    Layer { name: "fanin-leftovers", internal: &[], internal_dev: &[], external: Some(&["libc"]) },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },
 ];
 

@@ -84,4 +84,16 @@ mod tests {
             }
         }
     }
+
+    /// An ordinary test runs what a fuzzer has found (`make fuzz`).
+    #[test]
+    fn handles_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            let mut handle = Handle::new(None).encode();
+            handle[8..].iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            if let Ok(handle) = Handle::decode(&handle) {
+                assert_eq!(Handle::decode(&handle.encode()), Ok(handle));
+            }
+        });
+    }
 }

@@ -11,6 +11,7 @@
 //! | `devices` | network devices of this host |
 //! | [`handle`] | where to connect to, as NCCL carries it |
 //! | `log` | NCCL's log, and the border to C |
+#![cfg_attr(test, allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`"))]
 
 pub mod abi;
 mod border;

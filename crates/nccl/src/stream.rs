@@ -342,4 +342,25 @@ mod tests {
             assert!(memory.iter().all(|memory| memory[..4] == [0xa5; 4] && memory[12..] == [0xa5; 4]));
         }
     }
+
+    /// The same for a fuzzer (`make fuzz`); an ordinary test runs what it has found.
+    #[test]
+    fn streams_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            let Some((step, bytes)) = bytes.split_first() else { return };
+            let mut memory = [[0xa5; 16]; 3];
+            let mut receiver = Receiver::default();
+            for (slot, memory) in memory.iter_mut().enumerate() {
+                receiver.push(slot, slot as u32, region(&mut memory[4..12]));
+            }
+            let mut stream = Trickle { bytes: bytes.to_vec().into(), step: 1 + usize::from(*step), turn: 0 };
+            for _ in 0..200 {
+                // SAFETY: the memory stays where it is, and nobody else touches it.
+                if unsafe { receiver.advance(&mut stream, |(_, bytes)| assert!(bytes <= 8)) }.is_err() {
+                    break;
+                }
+            }
+            assert!(memory.iter().all(|memory| memory[..4] == [0xa5; 4] && memory[12..] == [0xa5; 4]));
+        });
+    }
 }

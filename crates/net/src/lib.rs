@@ -30,6 +30,7 @@ pub mod send;
 pub mod shm;
 pub mod socket;
 pub mod stream;
+mod sync;
 mod waker;
 
 pub use faults::{FaultKind, FaultPlan};

@@ -6,16 +6,32 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{self, Arc, PoisonError, Weak};
 
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::waker::Waker;
 
 /// Empty parcels that an inbox keeps.
 const SPARE_MAX: usize = 32;
 
 /// Inboxes of this process, by the address of their socket.
-static INBOXES: Mutex<BTreeMap<SocketAddr, Weak<Inbox>>> = Mutex::new(BTreeMap::new());
+static INBOXES: sync::Mutex<BTreeMap<SocketAddr, Weak<Inbox>>> = sync::Mutex::new(BTreeMap::new());
+
+fn inboxes() -> sync::MutexGuard<'static, BTreeMap<SocketAddr, Weak<Inbox>>> {
+    INBOXES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What ends an owner's sleep.
+pub(crate) trait Wake {
+    /// Makes its present or its next sleep end at once.
+    fn wake(&self);
+}
+
+impl Wake for Waker {
+    fn wake(&self) {
+        Waker::wake(self);
+    }
+}
 
 /// Also where a thread has panicked: every change below is a single one.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,41 +51,46 @@ struct State {
     arrived: VecDeque<Parcel>,
     arrived_bytes: usize,
     spare: Vec<Vec<u8>>,
+    /// The socket's owner sleeps, or is about to, and nobody has woken it.
+    asleep: bool,
 }
 
 /// Where a socket's parcels wait.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct Inbox<W = Waker> {
     address: SocketAddr,
     /// What waits has at most so many bytes.
     bytes_max: usize,
     state: Mutex<State>,
-    /// The socket's owner sleeps, or is about to.
-    asleep: AtomicBool,
     /// The socket is closed.
     closed: AtomicBool,
-    waker: Waker,
+    waker: W,
 }
 
 impl Inbox {
     /// Opens an inbox for the socket at `address`.
     pub(crate) fn open(address: SocketAddr, bytes_max: usize, waker: Waker) -> Arc<Self> {
-        let (asleep, closed) = (AtomicBool::new(false), AtomicBool::new(false));
-        let inbox = Arc::new(Inbox { address, bytes_max, state: Mutex::default(), asleep, closed, waker });
-        locked(&INBOXES).insert(address, Arc::downgrade(&inbox));
+        let inbox = Arc::new(Inbox::new(address, bytes_max, waker));
+        inboxes().insert(address, Arc::downgrade(&inbox));
         inbox
     }
 
     /// The inbox of the socket at `address`, if it is one of this process that has one.
     pub(crate) fn find(address: SocketAddr) -> Option<Arc<Self>> {
-        locked(&INBOXES).get(&address).and_then(Weak::upgrade)
+        inboxes().get(&address).and_then(Weak::upgrade)
     }
 
     /// Nobody reads it any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        locked(&INBOXES).remove(&self.address);
+        inboxes().remove(&self.address);
         *locked(&self.state) = State::default();
+    }
+}
+
+impl<W: Wake> Inbox<W> {
+    fn new(address: SocketAddr, bytes_max: usize, waker: W) -> Self {
+        Inbox { address, bytes_max, state: Mutex::new(State::default()), closed: AtomicBool::new(false), waker }
     }
 
     /// Whether its socket is closed.
@@ -90,9 +111,12 @@ impl Inbox {
         drop(state);
         bytes.clear();
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        locked(&self.state).arrived.push_back(Parcel { source, stride, bytes });
+        let mut state = locked(&self.state);
+        state.arrived.push_back(Parcel { source, stride, bytes });
         // Either the owner sees the parcel before it sleeps, or it is seen here that it sleeps: both look behind the same lock.
-        if self.asleep.swap(false, Ordering::SeqCst) {
+        let sleeps = std::mem::take(&mut state.asleep);
+        drop(state);
+        if sleeps {
             self.waker.wake();
         }
         true
@@ -110,18 +134,90 @@ impl Inbox {
 
     /// The owner is about to sleep; false where it must not, for something waits.
     pub(crate) fn fall_asleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
-        let is_empty = locked(&self.state).arrived.is_empty();
-        if !is_empty {
-            self.asleep.store(false, Ordering::SeqCst);
-        }
-        is_empty
+        let mut state = locked(&self.state);
+        state.asleep = state.arrived.is_empty();
+        state.asleep
     }
 
     /// The owner is awake; says whether something waits.
     pub(crate) fn wake_up(&self) -> bool {
-        self.asleep.store(false, Ordering::SeqCst);
-        !locked(&self.state).arrived.is_empty()
+        let mut state = locked(&self.state);
+        state.asleep = false;
+        !state.arrived.is_empty()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loomed {
+    use loom::sync::Condvar;
+    use loom::thread;
+
+    use super::*;
+
+    /// What a socket's owner sleeps at.
+    #[derive(Debug, Default)]
+    struct Bell(Mutex<bool>, Condvar);
+
+    impl Wake for Arc<Bell> {
+        fn wake(&self) {
+            *locked(&self.0) = true;
+            self.1.notify_one();
+        }
+    }
+
+    impl Bell {
+        fn sleep(&self) {
+            let mut rung = locked(&self.0);
+            while !*rung {
+                rung = self.1.wait(rung).unwrap_or_else(PoisonError::into_inner);
+            }
+            *rung = false;
+        }
+    }
+
+    /// Two senders leave a parcel each; the owner, who sleeps whenever `falls_asleep` says so, takes them all, each once, and as a whole.
+    fn parcels(falls_asleep: fn(&Inbox<Arc<Bell>>) -> bool) {
+        let bell = Arc::new(Bell::default());
+        let inbox = Arc::new(Inbox::new(([127, 0, 0, 1], 1).into(), 100, bell.clone()));
+        let senders = [1u8, 2].map(|number| {
+            let inbox = inbox.clone();
+            thread::spawn(move || assert!(inbox.push(([127, 0, 0, 1], number.into()).into(), 2, &[&[number], &[number; 2]])))
+        });
+        let (mut got, mut taken) = (Vec::new(), Vec::new());
+        while got.len() < 2 {
+            if falls_asleep(&inbox) {
+                bell.sleep();
+            }
+            if inbox.wake_up() {
+                inbox.exchange(&mut taken, 4);
+                got.extend(taken.iter().map(|parcel| (parcel.source.port(), parcel.bytes.clone())));
+            }
+        }
+        senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
+        got.sort();
+        assert_eq!(got, [(1, vec![1; 3]), (2, vec![2; 3])]);
+    }
+
+    fn model(falls_asleep: fn(&Inbox<Arc<Bell>>) -> bool) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(move || parcels(falls_asleep));
+    }
+
+    #[test]
+    fn every_parcel_is_taken_once_and_no_owner_sleeps_beside_one() {
+        model(Inbox::fall_asleep);
+    }
+
+    /// An owner that looks before it says that it sleeps misses what comes in between.
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn who_looks_before_it_says_that_it_sleeps_is_found() {
+        model(|inbox| {
+            let is_empty = locked(&inbox.state).arrived.is_empty();
+            locked(&inbox.state).asleep = is_empty;
+            is_empty
+        });
     }
 }
 

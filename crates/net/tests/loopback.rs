@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use fanin_net::{DestinationId, FaultPlan, Receiver, Sender, SenderConfig, Socket, SocketConfig};
 
+fanin_leftovers::watched!();
+
 fn socket() -> Socket {
     Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap()
 }

@@ -48,7 +48,11 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Packet>, String> {
     }
     let (mut packets, mut at) = (Vec::new(), HEADER);
     while at < bytes.len() {
-        let at_us = u64::from(word(at)?) * 1_000_000 + u64::from(word(at + 4)?);
+        let (seconds, microseconds) = (word(at)?, word(at + 4)?);
+        if microseconds >= 1_000_000 {
+            return Err(format!("the packet at byte {at} has {microseconds} microseconds beside its seconds: expected less than 1000000"));
+        }
+        let at_us = u64::from(seconds) * 1_000_000 + u64::from(microseconds);
         let (captured, length) = (word(at + 8)? as usize, word(at + 12)? as usize);
         if captured != length {
             return Err(format!("the packet at byte {at} was cut from {length} to {captured} bytes"));
@@ -75,6 +79,9 @@ mod tests {
         assert_eq!(bytes[..8], [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]);
         assert_eq!(read(&bytes), Ok(packets));
         assert_eq!(read(&write(&[])), Ok(vec![]));
+        let mut later = bytes.clone();
+        later[HEADER + 4..HEADER + 8].copy_from_slice(&1_000_000u32.to_le_bytes());
+        assert!(read(&later).unwrap_err().contains("1000000 microseconds beside its seconds"));
         let ends = [HEADER, HEADER + RECORD + 3, HEADER + 2 * RECORD + 3];
         for length in (0..bytes.len()).filter(|length| !ends.contains(length)) {
             assert!(read(&bytes[..length]).is_err(), "{length}");

@@ -1,5 +1,5 @@
 //! No bytes whatever make a parser panic; what a parser takes is written again as the same bytes.
-#![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
+#![allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`")]
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use fanin_p4::formats::netreduce::NetReduceFrame;
 use fanin_p4::formats::rina::{self, RINA, RINA_SUM, RinaFrame};
 use fanin_p4::formats::switchml::{PORT, SWITCHML, SwitchMlFrame};
 use fanin_p4::frames::{ETHERNET, Endpoint, IPV4, Mac, UDP, seal};
-use fanin_p4::pcap;
+use fanin_p4::{control, pcap};
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::roce::Envelope;
 use proptest::prelude::*;
@@ -201,22 +201,32 @@ fn any_bytes_are_refused_or_lead_back() {
     assert!(taken.get() > 20, "only {} of Canary's packets were taken", taken.get());
 }
 
-/// The same property for a fuzzer: `cargo bolero test frames_fuzzed`. Bolero draws its own seeds from the operating system, so an ordinary
-/// `cargo test` runs the seeded property above instead.
+/// The same property for a fuzzer (`make fuzz`); an ordinary test runs what it has found.
 #[test]
-#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn frames_fuzzed() {
-    bolero::check!().for_each(lead_back);
+    bolero::check!().with_iterations(0).for_each(lead_back);
 }
 
 /// Files that somebody else has captured.
 #[test]
-#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn captures_fuzzed() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
         let mut file = pcap::write(&[]);
         file.extend(bytes);
         capture_leads_back(&file);
         capture_leads_back(bytes);
+    });
+}
+
+/// Configurations of switches, for each program: commands, or words that say what is wrong.
+#[test]
+fn configurations_fuzzed() {
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+        let Some(json) = std::str::from_utf8(bytes).ok() else { return };
+        for program in ["atp", "canary", "netreduce", "rina", "switchml"] {
+            if let Err(error) = control::commands(program, json) {
+                assert!(!error.is_empty(), "{program}");
+            }
+        }
     });
 }

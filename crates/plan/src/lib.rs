@@ -17,6 +17,7 @@
 //!
 //! What others use of a room has a name here.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`"))]
 
 mod build;
 mod jobs;

@@ -22,6 +22,7 @@
 //! | [`host`] | the process of one host |
 //! | [`sums`] | vectors of whole numbers, and the sums that they must give |
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`"))]
 
 mod conduct;
 mod crew;

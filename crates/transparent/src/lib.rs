@@ -18,7 +18,7 @@
 //!
 //! What the literal reading of the paper leaves to go wrong over kernel TCP, and what is done about it, is told in [`engine`].
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`"))]
+#![cfg_attr(test, allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`"))]
 
 pub mod engine;
 mod links;

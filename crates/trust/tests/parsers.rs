@@ -1,5 +1,5 @@
 //! Whatever comes in place of a token, a key file or a packet, nothing but an answer comes of it.
-#![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
+#![allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`")]
 
 use fanin_trust::token::{PrivateKey, key_of};
 use fanin_trust::{KeyFile, LinkKeys, PacketKeys, Protection, Secret, TAG_BYTES};
@@ -75,19 +75,16 @@ fn a_key_reads_as_it_was_written() {
 }
 
 #[test]
-#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn tokens_fuzzed() {
-    bolero::check!().for_each(any_token);
+    bolero::check!().with_iterations(0).for_each(any_token);
 }
 
 #[test]
-#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn key_files_fuzzed() {
-    bolero::check!().for_each(any_key_file);
+    bolero::check!().with_iterations(0).for_each(any_key_file);
 }
 
 #[test]
-#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn packets_fuzzed() {
-    bolero::check!().for_each(any_packet);
+    bolero::check!().with_iterations(0).for_each(any_packet);
 }

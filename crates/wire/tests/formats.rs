@@ -1,13 +1,16 @@
 //! What holds for every format: any header survives a round trip, and no bytes whatever make a parser panic or give a header that does
 //! not lead back to the same bytes.
-#![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
+#![allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`")]
 
 mod common;
 
 use common::{reads_back, seeded, survives, suspects};
-use fanin_core::{Address, BlockExponent, FlowLabel, IndexCoding, JobId, Malformed, NodeId, PortId, Rank, Role, TrafficClass, Via};
+use fanin_core::{
+    Address, BlockExponent, FlowLabel, IndexCoding, JobId, Malformed, NodeId, PairFormat, PortId, Rank, Role, TrafficClass, Via,
+};
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
+use fanin_wire::doubling::DoublingHeader;
 use fanin_wire::exchange::{Data, ExchangeHeader, Sender};
 use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 use fanin_wire::hop::HopHeader;
@@ -19,7 +22,7 @@ use fanin_wire::rina::{Item, Members, RinaHeader, Way};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::roce::{Aeth, Bth, Envelope, NUMBER_MAX, Reth, RoceHeader, glance, opcode, seal};
 use fanin_wire::sharp::{SharpHeader, Want};
-use fanin_wire::stream::MessageHeader;
+use fanin_wire::stream::{MessageHeader, REASON_BYTES_MAX, parse_reason, reason};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
@@ -398,6 +401,7 @@ fn leads_back(bytes: &[u8]) {
     reads_back::<NetReduceHeader>(bytes);
     reads_back::<LinkHeader>(bytes);
     reads_back::<ExchangeHeader>(bytes);
+    reads_back::<DoublingHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::MAX_LEN];
         assert_eq!(header.emit(&mut out), length);
@@ -543,32 +547,59 @@ proptest! {
     }
 }
 
-/// The same property for a fuzzer: `cargo bolero test arbitrary_bytes_fuzzed`. Bolero draws its own seeds from the operating system, so
-/// an ordinary `cargo test` runs the seeded property above instead.
+/// The same property for a fuzzer (`make fuzz`); an ordinary test runs what it has found.
 #[test]
-#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn arbitrary_bytes_fuzzed() {
-    bolero::check!().for_each(leads_back);
+    bolero::check!().with_iterations(0).for_each(leads_back);
 }
 
-/// Headers of messages in streams: refused, or they lead back.
+/// Headers of messages in streams, and reasons against their direction: refused, or they lead back.
 #[test]
-#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn stream_headers_fuzzed() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
         if let Ok(header) = MessageHeader::parse(bytes) {
             let mut again = [0; MessageHeader::LEN];
             header.emit(&mut again);
             assert_eq!(again, bytes[..MessageHeader::LEN]);
+        }
+        if let Some(why) = parse_reason(bytes) {
+            // What is written by us is short, and read as it was written.
+            assert!(!why.chars().any(char::is_control));
+            let again = parse_reason(&reason(&why)).expect("a reason");
+            assert!(again == why || why.len() > REASON_BYTES_MAX && why.starts_with(&again));
+        }
+    });
+}
+
+/// Packets of sparse vectors, under any of the ways to say indices: refused, or pairs as many as were said, within the range that was asked for,
+/// which lead back to the same pairs.
+#[test]
+fn pairs_fuzzed() {
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+        let [kind, count, range, packet @ ..] = bytes else { return };
+        let format = PairFormat { index_bytes: 2 << (kind & 1), value_bytes: 1 << (kind >> 1 & 3) };
+        let coding = [IndexCoding::Pairs, IndexCoding::Bitmap, IndexCoding::Run][usize::from(kind >> 3) % 3];
+        let (count, range, mut pairs) = (usize::from(*count), 1 << (range % 32), Vec::new());
+        let within = coding.is_within(format, packet, count, range);
+        if !coding.unpack(format, packet, count, &mut pairs) {
+            assert!(!within, "{coding:?} {format:?}");
+            return;
+        }
+        assert_eq!(pairs.len(), count);
+        assert!(!within || pairs.iter().all(|pair| pair.index < range), "{coding:?} {format:?} {pairs:?}");
+        if count > 0 && pairs.windows(2).all(|two| two[0].index < two[1].index) {
+            let (mut written, mut again) = (Vec::new(), Vec::new());
+            coding.pack(format, pairs.iter().copied(), &mut written);
+            assert!(coding.unpack(format, &written, count, &mut again));
+            assert_eq!(again, pairs);
         }
     });
 }
 
 /// Frames of RoCEv2, whose checks a fuzzer would hardly guess: they are put right before each is read.
 #[test]
-#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn frames_of_rocev2_fuzzed() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
         leads_back(bytes);
         if bytes.len() >= 66 && glance(bytes).is_some() {
             let mut frame = bytes.to_vec();

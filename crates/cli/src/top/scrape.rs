@@ -146,4 +146,14 @@ mod tests {
             assert!(error.starts_with("line 2: "), "{error}");
         }
     }
+
+    /// What a switch, or somebody in its place, answers. An ordinary test runs what a fuzzer has found (`make fuzz`).
+    #[test]
+    fn pages_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            if let Some(Err(error)) = std::str::from_utf8(bytes).ok().map(parse) {
+                assert!(error.contains("line"), "{error}");
+            }
+        });
+    }
 }

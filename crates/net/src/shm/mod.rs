@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`segment`] | [`Segment`]: how the memory is divided |
-//! | `mapping` | how it is made and found; `plain` in its place when the code runs in Miri |
+//! | `mapping` | how it is made and found; `plain` in its place when the code runs in Miri, `modelled` in loom |
 //! | [`pool`] | [`Pool`]: one rank's side of it |
 //!
 //! This is `switchml` without packets: a vector is cut into blocks, block *r* of a job (counted over all of its operations) uses slot
@@ -23,12 +23,17 @@
 //! Areas are handed out as slices. By the two arguments above nobody writes to an area while somebody else has a slice of it, as long as
 //! all processes follow the protocol; a process that does not can spoil sums, as it could anyway by contributing nonsense, but the
 //! areas never move, never shrink (the memory is sealed) and hold plain bytes. The tests of this module also run in Miri, which sees races
-//! and accesses out of bounds: `cargo +nightly miri test -p fanin-net --lib shm`.
+//! and accesses out of bounds (`make miri`). Loom runs ranks in every order of their accesses that the memory model allows (`make loom`).
 
 mod layout;
-#[cfg(not(miri))]
+#[cfg(all(test, loom))]
+mod loomed;
+#[cfg(not(any(miri, loom)))]
 mod mapping;
-#[cfg(miri)]
+#[cfg(loom)]
+#[path = "modelled.rs"]
+mod mapping;
+#[cfg(all(miri, not(loom)))]
 #[path = "plain.rs"]
 mod mapping;
 pub mod pool;

@@ -3,10 +3,10 @@
 
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::layout::{LINE_BYTES, Layout, SegmentError};
 use super::mapping::Mapping;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// What the first eight bytes are: name and version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"fanin-02");
@@ -31,6 +31,8 @@ impl Segment {
     pub fn create(layout: Layout, nonce: u64) -> Result<Self, SegmentError> {
         layout.check()?;
         let segment = Segment { memory: Mapping::create(layout.bytes())?, layout };
+        #[cfg(loom)]
+        segment.model();
         for (index, word) in
             [u64::from(layout.world), u64::from(layout.slots), u64::from(layout.block_bytes), nonce].into_iter().enumerate()
         {
@@ -67,15 +69,38 @@ impl Segment {
     /// The word at `offset`, a multiple of 8 inside of the segment's heads.
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.layout.bytes());
+        #[cfg(loom)]
+        return self.memory.word(offset);
         // SAFETY: in bounds and aligned; this word is only ever accessed atomically, here and in other processes.
-        unsafe { AtomicU64::from_ptr(self.memory.base().as_ptr().add(offset).cast()) }
+        #[cfg(not(loom))]
+        unsafe {
+            AtomicU64::from_ptr(self.memory.base().as_ptr().add(offset).cast())
+        }
     }
 
     /// The half word at `offset`, a multiple of 4 inside of the segment's heads.
     fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.layout.bytes());
+        #[cfg(loom)]
+        return self.memory.half(offset);
         // SAFETY: as in `word`.
-        unsafe { AtomicU32::from_ptr(self.memory.base().as_ptr().add(offset).cast()) }
+        #[cfg(not(loom))]
+        unsafe {
+            AtomicU32::from_ptr(self.memory.base().as_ptr().add(offset).cast())
+        }
+    }
+
+    /// Makes the words and areas that loom watches.
+    #[cfg(loom)]
+    fn model(&self) {
+        let slots = || (0..self.layout.slots).map(|slot| (slot, self.slot_at(slot)));
+        let signatures = slots().flat_map(|(_, at)| (0..self.layout.world as usize).map(move |rank| at + LINE_BYTES + rank * 8));
+        let ranks = self.layout.ranks_at()..self.layout.ranks_at() + self.layout.world as usize * LINE_BYTES;
+        let words = (0..6 * 8).chain([LINE_BYTES]).chain(ranks).filter(|offset| offset.is_multiple_of(8));
+        let words = words.chain(slots().map(|(_, at)| at + 72)).chain(signatures);
+        let halves = slots().flat_map(|(_, at)| [at, at + 64, at + 68]);
+        let areas = slots().flat_map(|(slot, _)| (0..=self.layout.world).map(move |number| self.area(slot, number)));
+        self.memory.model(words, halves, areas);
     }
 
     /// Set once the job has failed; 0 before.
@@ -89,13 +114,24 @@ impl Segment {
         self.word(self.layout.ranks_at() + rank as usize * LINE_BYTES + 8 + index * 8)
     }
 
-    /// Where the words are that all ranks believe, which is all but the areas.
+    /// Where the words are that all ranks believe, which is all but the areas: offsets of 8 bytes each.
     #[cfg(test)]
-    pub(super) fn heads(&self) -> Vec<&AtomicU64> {
+    pub(super) fn heads(&self) -> Vec<usize> {
         let (world, slots) = (self.layout.world as usize, self.layout.slots);
         let ranks = LINE_BYTES..self.layout.ranks_at() + world * LINE_BYTES;
         let slots = (0..slots).map(|slot| self.slot_at(slot)..self.slot_at(slot) + LINE_BYTES + world * 8);
-        std::iter::once(ranks).chain(slots).flat_map(|head| head.step_by(8)).map(|offset| self.word(offset)).collect()
+        std::iter::once(ranks).chain(slots).flat_map(|head| head.step_by(8)).collect()
+    }
+
+    /// Flips a bit of such a word, by an access of the size that ranks use there: Miri cannot follow sizes that are mixed.
+    #[cfg(test)]
+    pub(super) fn flip(&self, offset: usize, bit: usize) {
+        let is_halves = (0..self.layout.slots).any(|slot| [0, 64].contains(&offset.wrapping_sub(self.slot_at(slot))));
+        if is_halves {
+            self.half(offset + bit / 32 * 4).fetch_xor(1 << (bit % 32), Ordering::SeqCst);
+        } else {
+            self.word(offset).fetch_xor(1 << bit, Ordering::SeqCst);
+        }
     }
 
     /// How many blocks a rank has arrived at.
@@ -148,6 +184,8 @@ impl Segment {
     /// Nobody may write to it while the slice lives.
     pub(super) unsafe fn input(&self, slot: u32, rank: u32, bytes: usize) -> &[u8] {
         assert!(bytes <= self.layout.block_bytes as usize && rank < self.layout.world);
+        #[cfg(loom)]
+        self.memory.look(self.area(slot, rank));
         // SAFETY: in bounds; not written to, by the caller's promise.
         unsafe { slice::from_raw_parts(self.area(slot, rank).as_ptr(), bytes) }
     }
@@ -159,6 +197,8 @@ impl Segment {
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn input_mut(&self, slot: u32, rank: u32, bytes: usize) -> &mut [u8] {
         assert!(bytes <= self.layout.block_bytes as usize && rank < self.layout.world);
+        #[cfg(loom)]
+        self.memory.change(self.area(slot, rank));
         // SAFETY: in bounds; the only slice, by the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.area(slot, rank).as_ptr(), bytes) }
     }
@@ -169,6 +209,8 @@ impl Segment {
     /// Nobody may write to it while the slice lives.
     pub(super) unsafe fn result(&self, slot: u32, bytes: usize) -> &[u8] {
         assert!(bytes <= self.layout.block_bytes as usize);
+        #[cfg(loom)]
+        self.memory.look(self.area(slot, self.layout.world));
         // SAFETY: in bounds; not written to, by the caller's promise.
         unsafe { slice::from_raw_parts(self.area(slot, self.layout.world).as_ptr(), bytes) }
     }
@@ -180,6 +222,8 @@ impl Segment {
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn result_mut(&self, slot: u32, bytes: usize) -> &mut [u8] {
         assert!(bytes <= self.layout.block_bytes as usize);
+        #[cfg(loom)]
+        self.memory.change(self.area(slot, self.layout.world));
         // SAFETY: in bounds; the only slice, by the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.area(slot, self.layout.world).as_ptr(), bytes) }
     }

@@ -75,3 +75,19 @@ fn read(file: &Path, text: impl BufRead, elements: u64) -> Result<Vec<Box<[u64]>
     }
     Ok(lists)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is taken is below the vector's length, and each index once in a line.
+    #[test]
+    fn indices_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| match read(Path::new("indices.csv"), bytes, 1_000) {
+            Ok(lists) => {
+                assert!(lists.iter().all(|list| list.windows(2).all(|two| two[0] < two[1]) && list.last().is_none_or(|last| *last < 1_000)))
+            }
+            Err(error) => assert!(error.to_string().contains("indices.csv")),
+        });
+    }
+}

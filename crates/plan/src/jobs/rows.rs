@@ -120,3 +120,19 @@ impl Table<'_> {
         row
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_fuzzed() {
+        let job = Tree::parse("plan.toml", "workers = 4\nmessage = \"1MiB\"\n").expect("a table");
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            let table = Table { shown: "jobs.csv".into(), job: &job };
+            if let Err(error) = table.read(bytes) {
+                assert!(error.to_string().contains("jobs.csv"), "{error}");
+            }
+        });
+    }
+}

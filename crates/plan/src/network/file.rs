@@ -347,4 +347,13 @@ mod tests {
         assert_eq!(refused("rate = \"25Gb/s\"\n", ""), "n.toml:19: links[0].rate is missing: expected a rate, here or as defaults.rate");
         assert!(refused("aggregates = true", "aggregate = true").contains("did you mean aggregates?"));
     }
+
+    #[test]
+    fn networks_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            if let Some(Err(error)) = std::str::from_utf8(bytes).ok().map(parse) {
+                assert!(!error.to_string().is_empty());
+            }
+        });
+    }
 }

@@ -189,4 +189,13 @@ mod tests {
         assert!(refused("</graph>", "</grape>").starts_with("g.graphml:18: not XML: "));
         assert!(parse("<graphml/>").unwrap_err().to_string().contains("expected GraphML"));
     }
+
+    #[test]
+    fn graphs_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            if let Some(Err(error)) = std::str::from_utf8(bytes).ok().map(parse) {
+                assert!(!error.to_string().is_empty());
+            }
+        });
+    }
 }

@@ -228,4 +228,14 @@ mod tests {
                 .contains("expected kind = \"lines\"")
         );
     }
+
+    #[test]
+    fn computed_plans_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            let Ok(text) = std::str::from_utf8(bytes) else { return };
+            if let Err(error) = Computed::parse("plan.toml", text, &[]) {
+                assert!(!error.to_string().is_empty());
+            }
+        });
+    }
 }

@@ -306,3 +306,20 @@ fn read_named(file: &str, value: &Tree, base: Vec<Step>) -> Result<System, PlanE
     };
     read_system(file, &table, &base, &["system"])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a plan says, it is taken or refused with words. An ordinary test runs what a fuzzer has found (`make fuzz`).
+    #[test]
+    fn plans_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            // Nothing is beside a plan of this name, whatever files it names.
+            let Ok(text) = std::str::from_utf8(bytes) else { return };
+            if let Err(error) = Plan::parse("/no/such/folder/plan.toml", text, &[], None) {
+                assert!(!error.to_string().is_empty());
+            }
+        });
+    }
+}

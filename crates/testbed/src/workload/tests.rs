@@ -6,7 +6,7 @@ use fanin_core::{
 use fanin_systems::AnyHeader;
 
 use super::*;
-use crate::host::messages::Operations;
+use crate::host::messages::{Operations, Order};
 
 const FABRIC: &str = "[defaults]\nrate = \"100Mb/s\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 3\n";
 
@@ -357,4 +357,27 @@ fn a_collective_that_a_system_has_not_is_refused_by_key_value_and_what_it_has() 
     assert!(error.contains("job[0].message = 4000: expected a multiple of 24 bytes"), "{error}");
     let error = words("system = \"ring\"\nmessage = 4000\noperator = \"avg\"");
     assert!(error.contains("job[0].operator = \"avg\": expected one that needs no division"), "{error}");
+}
+
+/// Whatever a workload says, it is taken or refused with words. An ordinary test runs what a fuzzer has found (`make fuzz`).
+#[test]
+fn workloads_fuzzed() {
+    let fabric = fabric();
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+        let Ok(text) = std::str::from_utf8(bytes) else { return };
+        if let Err(error) = Workload::parse("/no/such/folder/w.toml", text, &[], &fabric) {
+            assert!(!error.to_string().is_empty());
+        }
+    });
+}
+
+/// What a host is told by whoever conducts: an order, which leads back to the same, or words.
+#[test]
+fn orders_fuzzed() {
+    bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+        if let Ok(order) = serde_json::from_slice::<Order>(bytes) {
+            let again = serde_json::to_vec(&order).expect("numbers and text");
+            assert_eq!(serde_json::from_slice::<Order>(&again).ok(), Some(order));
+        }
+    });
 }

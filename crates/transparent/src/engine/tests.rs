@@ -431,3 +431,36 @@ fn frames_from_anybody_never_panic() {
         }
     }
 }
+
+/// The same for a fuzzer (`make fuzz`), from whose bytes segments of the two streams, damaged frames and time come in any order; an ordinary test runs
+/// what it has found.
+#[test]
+fn frames_fuzzed() {
+    bolero::check!().with_iterations(0).for_each(|mut bytes: &[u8]| {
+        let mut network = Network::new(2, 1_024);
+        let streams = [0, 1].map(|rank| stream(5, rank, 2, &[30, 7]));
+        while let [kind, first, second, rest @ ..] = bytes {
+            bytes = rest;
+            let (rank, first, second) = (usize::from(kind & 1), usize::from(*first), usize::from(*second));
+            let from = first % streams[rank].len();
+            let to = (from + second).min(streams[rank].len());
+            match kind >> 1 & 7 {
+                0..=2 => drop(network.data(flow(rank, 2), from, &streams[rank][from..to], kind & 0x80 != 0)),
+                3 => drop(network.acknowledge(flow(rank, 2), first as u64 * 2)),
+                4 => drop(network.pass(second as u64)),
+                5 => drop(network.send(rank, rest.to_vec())),
+                _ => {
+                    // A segment with some of its bytes changed: those that follow say which, and to what.
+                    let set =
+                        |tcp: &mut TcpHeader| (tcp.sequence_number, tcp.acknowledgment_number) = (BASE.wrapping_add(from as u32), 100);
+                    let mut damaged = frame(flow(rank, 2), &streams[rank][from..to], 1, set);
+                    for change in rest.chunks_exact(2).take(usize::from(kind >> 4)) {
+                        let at = usize::from(change[0]) % damaged.len();
+                        damaged[at] = change[1];
+                    }
+                    network.send(rank, damaged);
+                }
+            }
+        }
+    });
+}
