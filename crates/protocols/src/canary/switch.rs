@@ -552,8 +552,11 @@ impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
 
     #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
+        // Most of what comes to a switch is contributions: they need no look into a table of kinds.
+        if let CanaryHeader::Reduce(sum) = header {
+            return self.on_reduce(now, from, sum, payload, tx);
+        }
         match *header {
-            CanaryHeader::Reduce(ref sum) => self.on_reduce(now, from, sum, payload, tx),
             CanaryHeader::Broadcast { id, marks } => self.on_broadcast(from, id, marks, payload, tx),
             CanaryHeader::Restore { id, switch, shard, ports, marks } => {
                 let met = (id, marks.with(self.met(from)));

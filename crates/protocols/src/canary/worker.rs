@@ -675,8 +675,11 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
 
     #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
+        // Nearly all that comes to a worker is sums: they need no look into a table of kinds.
+        if let CanaryHeader::Broadcast { id, marks } = *header {
+            return self.on_sum(now, (id, self.met(marks, from)), false, payload, tx);
+        }
         match *header {
-            CanaryHeader::Broadcast { id, marks } => self.on_sum(now, (id, self.met(marks, from)), false, payload, tx),
             CanaryHeader::Reduce(ref sum) => {
                 let sum = &PartialSum { marks: self.met(sum.marks, from), ..*sum };
                 self.on_contribution(now, sum, None, payload, tx);
