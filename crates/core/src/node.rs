@@ -142,6 +142,16 @@ pub trait Node<P: Payload + ?Sized> {
         self.next_timeout()
     }
 
+    /// [`Node::on_timeout`], where [`Node::next_timeout`] has passed, and what that says then. As with [`Node::receive`], it is found out
+    /// only once of which kind the node is.
+    #[inline(always)]
+    fn expire<T: Tx<Self::Header, P>>(&mut self, now: Instant, tx: &mut T) -> Option<Instant> {
+        if self.next_timeout().is_some_and(|deadline| deadline <= now) {
+            self.on_timeout(now, tx);
+        }
+        self.next_timeout()
+    }
+
     /// There is room again after [`Tx::room`] said no.
     fn on_tx_ready<T: Tx<Self::Header, P>>(&mut self, _now: Instant, _tx: &mut T) {}
 

@@ -31,10 +31,11 @@ use fanin_core::{
 
 use crate::channels::Channels;
 use crate::flows::Flow;
+use crate::lent::{Lent, Post};
 use crate::link::link_flags;
 use crate::metrics::{Ended, MemorySampler, OperationResult, RunResult, WorkerResult};
-use crate::net::{EventIds, HeldBack, Lent, Net, Post};
-use crate::packet::{Label, NO_LINK, Packet, flags, pack_roles};
+use crate::net::{EventIds, HeldBack, Net};
+use crate::packet::{Arrived, NO_LINK, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::Scenario;
 use crate::setup::SetupError;
@@ -325,9 +326,9 @@ where
                 self.net.settle();
             }
             while let Some(place) = self.net.loopback.pop_front() {
-                let label = self.net.packets.get(place).label();
-                let (at, role) = (label.destination, usize::from(label.destination_role()));
-                self.hand_over_apart(at, PortId(0), role, place);
+                let arrived = self.net.packets.arrived(place);
+                let (at, role) = (arrived.label.destination, usize::from(arrived.label.destination_role()));
+                self.hand_over(at, PortId(0), role, arrived);
             }
             if !self.net.lost_background.is_empty() {
                 self.on_lost_background();
@@ -344,7 +345,7 @@ where
         let place = link.on_wire.first;
         // What was scheduled may have been lost with its link.
         let Some(head) = heads.get(place as usize).filter(|head| head.arrival_ps == *now) else { return };
-        let (label, next) = (head.label(), head.next);
+        let (arrived, next) = (head.arrived(place), head.next);
         link.on_wire.first = next;
         if let Some(next) = heads.get(next as usize) {
             queue.push(next.arrival_ps, number);
@@ -353,8 +354,8 @@ where
         self.net.packet_hops += 1;
         if flags & (link_flags::FAULTY | link_flags::COUNTED | link_flags::ADDED | link_flags::HANDLED) != 0 {
             self.arrive_by_special_link(number, place);
-        } else if let Some(role) = self.arrive(to, port, flags, place, label) {
-            self.hand_over(to, port, role, place, label);
+        } else if let Some(role) = self.arrive(to, port, flags, arrived) {
+            self.hand_over(to, port, role, arrived);
         }
     }
 
@@ -401,22 +402,23 @@ where
 
     /// A packet arrives by `port` of host or switch `to`. Gives the role of the node there that it is for, if it goes no further.
     #[inline(always)]
-    fn arrive(&mut self, to: u32, port: PortId, link_flags: u16, place: u32, label: Label) -> Option<usize> {
+    fn arrive(&mut self, to: u32, port: PortId, link_flags: u16, arrived: Arrived) -> Option<usize> {
         if link_flags & link_flags::TO_HOST != 0 {
-            return self.arrive_at_host(to, port, place, label);
+            return self.arrive_at_host(to, port, arrived);
         }
+        let label = arrived.label;
         if label.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || label.destination == to {
             return Some(Role::Switch as usize);
         }
-        self.net.forward(to, place, label);
+        self.net.forward(to, arrived);
         None
     }
 
     /// The same at another time than the link's.
     fn arrive_apart(&mut self, to: u32, port: PortId, link_flags: u16, place: u32) {
-        let label = self.net.packets.get(place).label();
-        if let Some(role) = self.arrive(to, port, link_flags, place, label) {
-            self.hand_over_apart(to, port, role, place);
+        let arrived = self.net.packets.arrived(place);
+        if let Some(role) = self.arrive(to, port, link_flags, arrived) {
+            self.hand_over(to, port, role, arrived);
         }
     }
 
@@ -458,47 +460,40 @@ where
     }
 
     #[inline(always)]
-    fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32, label: Label) -> Option<usize> {
+    fn arrive_at_host(&mut self, host: u32, port: PortId, arrived: Arrived) -> Option<usize> {
         match self.failures.host(host) {
-            Host::Runs if label.has(flags::BACKGROUND) => self.on_background(place),
-            Host::Runs => return Some(usize::from(label.destination_role())),
-            Host::Stalls => self.failures.wait(host, port, place),
-            Host::Dead => self.net.drop_packet(place, DropReason::HostDead),
+            Host::Runs if arrived.label.has(flags::BACKGROUND) => self.on_background(arrived.place),
+            Host::Runs => return Some(usize::from(arrived.label.destination_role())),
+            Host::Stalls => self.failures.wait(host, port, arrived.place),
+            Host::Dead => self.net.drop_packet(arrived.place, DropReason::HostDead),
         }
         None
     }
 
     /// Gives a packet to the node of its job and of this role at `at`.
     #[inline(always)]
-    fn hand_over(&mut self, at: u32, port: PortId, role: usize, place: u32, label: Label) {
-        let index = (at as usize * self.scenario.jobs.len() + label.job as usize) * ROLES + role;
+    fn hand_over(&mut self, at: u32, port: PortId, role: usize, arrived: Arrived) {
+        let index = (at as usize * self.scenario.jobs.len() + arrived.label.job as usize) * ROLES + role;
         match self.lookup.get(index) {
-            Some(&slot) if slot != NONE => self.deliver(slot, port, place, label),
-            _ => self.miss_node(at, place),
+            Some(&slot) if slot != NONE => self.deliver(slot, port, arrived),
+            _ => self.miss_node(at, arrived.place),
         }
-    }
-
-    /// The same for a packet that has not come by a link just now.
-    fn hand_over_apart(&mut self, at: u32, port: PortId, role: usize, place: u32) {
-        let label = self.net.packets.get(place).label();
-        self.hand_over(at, port, role, place, label);
     }
 
     /// There is no such node at `at`: a packet that an aggregator might have absorbed goes on.
     #[inline(never)]
     fn miss_node(&mut self, at: u32, place: u32) {
-        let label = self.net.packets.get(place).label();
-        if label.has(flags::VIA_AGGREGATORS) && label.destination != at {
-            self.net.forward(at, place, label);
+        let arrived = self.net.packets.arrived(place);
+        if arrived.label.has(flags::VIA_AGGREGATORS) && arrived.label.destination != at {
+            self.net.forward(at, arrived);
         } else {
             self.net.drop_packet(place, DropReason::NoNode);
         }
     }
 
     #[inline(always)]
-    fn deliver(&mut self, number: u32, port: PortId, place: u32, label: Label) {
-        let (head, rest) = self.net.packets.leave(place);
-        let (charged_to, frame_bytes) = (head.charged_to, head.frame_bytes);
+    fn deliver(&mut self, number: u32, port: PortId, Arrived { place, label, frame_bytes, charged_to }: Arrived) {
+        let rest = self.net.packets.leave(place);
         let (header, payload) = (rest.header, std::mem::replace(&mut rest.payload, P::nothing()));
         let source = Address { node: NodeId(rest.source), role: label.source_role() };
         let from = Ingress { port, source, job: JobId(label.job), ecn: label.has(flags::ECN) };
@@ -513,6 +508,19 @@ where
         let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
         let deadline = node.receive(now, from, &header, payload.borrow(), &mut tx);
         self.net.lossless.handled_by = NO_LINK;
+        self.after_handler(number, deadline);
+    }
+
+    /// A node, and what its handlers are lent.
+    #[inline]
+    fn lend(&mut self, slot: u32) -> (&mut N, Lent<'_, N::Header, P>) {
+        self.slots[slot as usize].lend(&mut self.net, &mut self.vectors)
+    }
+
+    /// After a handler that has left the node with this deadline: the end of its operation, and the deadline.
+    #[inline(always)]
+    fn after_handler(&mut self, number: u32, deadline: Option<Instant>) {
+        let slot = &mut self.slots[number as usize];
         if slot.post.worker.is_some()
             && let Some(outcome) = slot.node.poll()
         {
@@ -523,13 +531,7 @@ where
         }
     }
 
-    /// A node, and what its handlers are lent.
-    #[inline]
-    fn lend(&mut self, slot: u32) -> (&mut N, Lent<'_, N::Header, P>) {
-        self.slots[slot as usize].lend(&mut self.net, &mut self.vectors)
-    }
-
-    /// After a handler: ends of operations, and the node's deadline.
+    /// The same where the node has not said its deadline.
     fn after(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
         if slot.post.worker.is_some()
@@ -591,6 +593,8 @@ where
         node.submit(submitted, collective, &mut tx);
     }
 
+    /// An event that is neither a packet's arrival nor a link's wake-up. Apart from the loop, which needs its registers for these.
+    #[inline(never)]
     fn on_other(&mut self, id: u32) {
         let ids = self.net.ids;
         match id {
@@ -616,11 +620,9 @@ where
             return;
         }
         let now = Instant::from_ps(self.net.now);
-        if slot.node.next_timeout().is_some_and(|deadline| deadline <= now) {
-            let (node, mut tx) = self.lend(number);
-            node.on_timeout(now, &mut tx);
-        }
-        self.after(number);
+        let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
+        let deadline = node.expire(now, &mut tx);
+        self.after_handler(number, deadline);
     }
 
     fn on_tx_ready(&mut self, host: u32) {

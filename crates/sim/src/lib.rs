@@ -49,6 +49,7 @@ pub mod faults;
 pub mod flows;
 mod hosts;
 mod leaving;
+mod lent;
 pub mod limits;
 mod link;
 pub mod lossless;

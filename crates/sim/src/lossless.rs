@@ -98,8 +98,17 @@ pub const CHANNELS_MAX: u8 = 8;
 struct Input {
     /// Packets behind those that wait for their outputs, in order of arrival.
     behind: Chain,
-    /// The first packet, or copies of the first packet's multicast, that wait for their outputs.
+    /// The first packet, or copies of the first packet's multicast, that wait for their outputs. Others stand behind these only.
     pending: u32,
+}
+
+impl Input {
+    /// Whether nothing stands here.
+    #[inline(always)]
+    fn is_free(&self) -> bool {
+        debug_assert!(self.pending > 0 || self.behind.is_empty(), "who stands behind nobody moves up");
+        self.pending == 0
+    }
 }
 
 /// Links to look at before the handler returns, the last one first. There is seldom more than one.
@@ -166,11 +175,6 @@ impl Lossless {
         }
     }
 
-    #[inline]
-    fn is_input_queued(&self) -> bool {
-        !self.inputs.is_empty()
-    }
-
     /// The input of a packet that a node at switch `from` sends by link `number`.
     #[inline]
     fn input_of_made(&self, from: u32, number: u32) -> u32 {
@@ -179,12 +183,5 @@ impl Lossless {
             MadePackets::Input if self.handled_by != NO_LINK => self.handled_by,
             MadePackets::OwnFifo | MadePackets::Input => self.own_input.wrapping_add(from),
         }
-    }
-
-    /// Whether nothing stands at an input.
-    #[inline]
-    fn is_free(&self, input: u32) -> bool {
-        let queue = &self.inputs[input as usize];
-        queue.pending == 0 && queue.behind.is_empty()
     }
 }

@@ -39,6 +39,17 @@ pub(crate) struct Label {
     pub flags: u8,
 }
 
+/// A packet that has come to the end of a link, and what the rest of its hop reads of its head: looked up once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub place: u32,
+    pub label: Label,
+    /// Length on the wire, frame overhead included.
+    pub frame_bytes: u32,
+    /// Lossless: the link whose far buffer holds the packet.
+    pub charged_to: u32,
+}
+
 /// What a packet's ends need to know of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest<H, O> {
@@ -93,6 +104,12 @@ impl Head {
     #[inline(always)]
     pub fn label(&self) -> Label {
         Label { destination: self.destination, job: self.job, roles: self.roles, flags: self.flags }
+    }
+
+    /// The packet whose head this is, at `place`, where it has arrived.
+    #[inline(always)]
+    pub fn arrived(&self, place: u32) -> Arrived {
+        Arrived { place, label: self.label(), frame_bytes: self.frame_bytes, charged_to: self.charged_to }
     }
 }
 
@@ -187,6 +204,11 @@ impl<H, O> Packets<H, O> {
         &self.heads[place as usize]
     }
 
+    /// The packet at a place, which has arrived.
+    pub fn arrived(&self, place: u32) -> Arrived {
+        self.get(place).arrived(place)
+    }
+
     /// The rest of the packet at a place.
     #[inline]
     pub fn rest(&self, place: u32) -> &Rest<H, O> {
@@ -194,7 +216,7 @@ impl<H, O> Packets<H, O> {
     }
 
     /// Makes the place free; what it holds is overwritten by its next packet.
-    #[inline]
+    #[inline(always)]
     pub fn free(&mut self, place: u32) {
         self.heads[place as usize].next = self.free;
         self.free = place;
@@ -202,11 +224,9 @@ impl<H, O> Packets<H, O> {
 
     /// The packet is taken out of its place, which is free from now on; gives what is still there.
     #[inline(always)]
-    pub fn leave(&mut self, place: u32) -> (&Head, &mut Rest<H, O>) {
-        let head = &mut self.heads[place as usize];
-        head.next = self.free;
-        self.free = place;
-        (head, &mut self.rests[place as usize])
+    pub fn leave(&mut self, place: u32) -> &mut Rest<H, O> {
+        self.free(place);
+        &mut self.rests[place as usize]
     }
 }
 

@@ -197,7 +197,7 @@ impl Progress {
     #[inline(always)]
     fn mark_once(&mut self, piece: Piece, verdict: &mut Verdict) {
         if !self.mark(piece) {
-            self.blame_twice(piece, verdict);
+            self.blame_twice(piece.index, verdict);
         }
         if self.kind != CollectiveKind::Allreduce {
             self.check_received(piece, verdict);
@@ -205,8 +205,8 @@ impl Progress {
     }
 
     #[cold]
-    fn blame_twice(&self, piece: Piece, verdict: &mut Verdict) {
-        verdict.blame(|| format!("{}: piece {} was delivered twice", self.describe(), piece.index));
+    fn blame_twice(&self, index: u32, verdict: &mut Verdict) {
+        verdict.blame(|| format!("{}: piece {index} was delivered twice", self.describe()));
     }
 
     #[inline(never)]

@@ -197,6 +197,10 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
         dispatch!(self, node => node.next_timeout())
     }
 
+    fn expire<T: Tx<AnyHeader, P>>(&mut self, now: Instant, tx: &mut T) -> Option<Instant> {
+        dispatch!(self, node => node.expire(now, &mut Wrapped::new(tx)))
+    }
+
     fn on_tx_ready<T: Tx<AnyHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         dispatch!(self, node => node.on_tx_ready(now, &mut Wrapped::new(tx)));
     }

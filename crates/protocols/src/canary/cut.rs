@@ -33,6 +33,12 @@ pub(super) struct Cut {
     shares: Shares,
     hosts: u32,
     lead: Lead,
+    // What follows from these, and is asked for each packet.
+    /// All workers lead the blocks of the whole vector, one after the other from `lead.first` on.
+    is_in_turn: bool,
+    fills_contributions: bool,
+    fills_sums: bool,
+    receiver: Option<u32>,
 }
 
 /// Who leads the blocks of allreduces and barriers.
@@ -52,13 +58,23 @@ impl Lead {
     }
 
     #[inline(always)]
+    fn in_turn(self, index: u32, hosts: u32) -> u32 {
+        ((u64::from(self.first) + u64::from(index)) % u64::from(hosts)) as u32
+    }
+
     fn of(self, index: u32, hosts: u32) -> u32 {
         match self.rule {
-            Leaders::InTurn => ((u64::from(self.first) + u64::from(index)) % u64::from(hosts)) as u32,
+            Leaders::InTurn => self.in_turn(index, hosts),
             Leaders::Fixed(rank) => rank.0,
             Leaders::Drawn(seed) => drawn(seed, self.base.wrapping_add(index), hosts),
         }
     }
+}
+
+/// Whether others than its root lead the blocks of a reduction. A single block shares the root's link with no other, and would only take
+/// one way more.
+fn has_other_leaders(hosts: u32, blocks: u32) -> bool {
+    hosts > 1 && blocks > 1
 }
 
 /// By a block's number in the job, which is the same at all workers.
@@ -70,13 +86,31 @@ fn drawn(seed: u64, block: u32, hosts: u32) -> u32 {
 impl Cut {
     /// No operation runs.
     pub(super) fn none(hosts: u32) -> Self {
-        Cut { kind: CollectiveKind::Allreduce, shares: Shares::NONE, hosts, lead: Lead::from(0) }
+        Cut::with(CollectiveKind::Allreduce, Shares::NONE, hosts, Lead::from(0))
     }
 
     /// `None` where the collective makes no sense ([`Shares::of`]).
     pub(super) fn of(collective: &Collective, hosts: u32, block_elements: u32, lead: Lead) -> Option<Self> {
         let shares = Shares::of(collective, hosts, block_elements)?;
-        Some(Cut { kind: collective.kind, shares, hosts, lead })
+        Some(Cut::with(collective.kind, shares, hosts, lead))
+    }
+
+    fn with(kind: CollectiveKind, shares: Shares, hosts: u32, lead: Lead) -> Self {
+        use CollectiveKind::{AllGather, Allreduce, Barrier, Broadcast, Reduce, ReduceScatter};
+        let receiver = match kind {
+            Reduce { root } if has_other_leaders(hosts, shares.pieces()) => Some(root.0),
+            _ => None,
+        };
+        Cut {
+            is_in_turn: matches!(kind, Allreduce | Barrier) && lead.rule == Leaders::InTurn,
+            fills_contributions: matches!(kind, Allreduce | Reduce { .. } | ReduceScatter),
+            fills_sums: matches!(kind, Allreduce | Broadcast { .. } | AllGather),
+            receiver,
+            kind,
+            shares,
+            hosts,
+            lead,
+        }
     }
 
     /// Number of blocks.
@@ -88,11 +122,11 @@ impl Cut {
     /// The elements of block number `index`.
     #[inline]
     pub(super) fn piece(&self, operation: OperationId, index: u32) -> Piece {
-        self.shares.piece(operation, self.place_of(index))
+        self.shares.piece(operation, if self.shares.is_one() { index } else { self.place_of(index) })
     }
 
     /// Where in the vector block number `index` is, counted in pieces.
-    #[inline]
+    #[inline(never)]
     fn place_of(&self, index: u32) -> u32 {
         match self.kind {
             CollectiveKind::ReduceScatter | CollectiveKind::AllGather => {
@@ -106,6 +140,11 @@ impl Cut {
     /// Who leads block number `index`.
     #[inline(always)]
     pub(super) fn leader_of(&self, index: u32) -> u32 {
+        if self.is_in_turn { self.lead.in_turn(index, self.hosts) } else { self.leader_by_kind(index) }
+    }
+
+    #[inline(never)]
+    fn leader_by_kind(&self, index: u32) -> u32 {
         match self.kind {
             CollectiveKind::Allreduce | CollectiveKind::Barrier => self.lead.of(index, self.hosts),
             CollectiveKind::Reduce { root } if self.has_other_leaders() => (root.0 + 1 + index % (self.hosts - 1)) % self.hosts,
@@ -114,27 +153,21 @@ impl Cut {
         }
     }
 
-    /// Whether others than its root lead the blocks of a reduction. A single block shares the root's link with no other, and would only take
-    /// one way more.
-    #[inline]
     fn has_other_leaders(&self) -> bool {
-        self.hosts > 1 && self.blocks() > 1
+        has_other_leaders(self.hosts, self.blocks())
     }
 
     /// To whom a leader sends the sum of a block, where all others only hear that there is one.
     #[inline]
     pub(super) fn receiver(&self) -> Option<u32> {
-        match self.kind {
-            CollectiveKind::Reduce { root } if self.has_other_leaders() => Some(root.0),
-            _ => None,
-        }
+        self.receiver
     }
 
     /// Who leads block number `index`, where `before` leads the one before it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_leader(&self, before: u32, index: u32) -> u32 {
-        if self.kind != CollectiveKind::Allreduce || self.lead.rule != Leaders::InTurn {
-            return self.leader_of(index);
+        if !self.is_in_turn {
+            return self.leader_by_kind(index);
         }
         let next = before + 1;
         if next == self.hosts { 0 } else { next }
@@ -166,13 +199,13 @@ impl Cut {
     /// Whether contributions carry data.
     #[inline]
     pub(super) fn fills_contributions(&self) -> bool {
-        matches!(self.kind, CollectiveKind::Allreduce | CollectiveKind::Reduce { .. } | CollectiveKind::ReduceScatter)
+        self.fills_contributions
     }
 
     /// Whether sums carry data to everybody.
     #[inline]
     pub(super) fn fills_sums(&self) -> bool {
-        matches!(self.kind, CollectiveKind::Allreduce | CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather)
+        self.fills_sums
     }
 
     /// Whether the leader has a vector to add, and to take the sum into.

@@ -57,6 +57,12 @@ pub(super) struct Descriptor<A> {
 }
 
 impl<A> Descriptor<A> {
+    /// Whether packets are added.
+    #[inline(always)]
+    pub(super) fn collects(&self) -> bool {
+        matches!(self.state, State::Collecting | State::Ready)
+    }
+
     /// Whether everything that can come has come: the leader sends no contribution (`canary 5.2`, 3a), and where the switch knows its
     /// [`FanIn`](super::FanIn), those do not come whose way is another one.
     #[inline]
@@ -202,15 +208,19 @@ impl<A> Descriptors<A> {
     }
 
     /// Remembers that a packet came by `port`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add_child(&mut self, number: u32, port: PortId) {
-        let bit = 1 << (port.0 % 64);
         if port.0 < 64 {
-            self.pool[number].children |= bit;
+            self.pool[number].children |= 1 << port.0;
         } else {
-            let word = number as usize * self.words + port.index() / 64 - 1;
-            self.more_children[word] |= bit;
+            self.add_far_child(number, port);
         }
+    }
+
+    #[inline(never)]
+    fn add_far_child(&mut self, number: u32, port: PortId) {
+        let word = number as usize * self.words + port.index() / 64 - 1;
+        self.more_children[word] |= 1 << (port.0 % 64);
     }
 
     /// Forgets that packets came by `port`.

@@ -157,6 +157,7 @@
 //! it is sent on.
 
 mod clock;
+mod come_to;
 mod config;
 mod cut;
 mod deadlines;

@@ -233,13 +233,17 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         if port.0 >= self.ports {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
-        let sum = &PartialSum { marks: sum.marks.with(self.met(from)), ..*sum };
+        let marks = sum.marks.with(self.met(from));
+        let with_met = || PartialSum { marks, ..*sum };
         let found = if self.planted.forgets_second_place() { self.descriptors.find_hastily(sum.id) } else { self.descriptors.find(sum.id) };
         match found {
-            Found::Free(place) => self.begin(now, place, port, sum, payload, tx),
-            Found::Here(number) => self.join(now, number, port, sum, payload, tx),
-            Found::Taken(place) if self.planted.takes_over() => self.begin(now, place, port, sum, payload, tx),
-            Found::Taken(place) => self.collide(place, port, sum, payload, tx),
+            Found::Here(number) if self.descriptors.get(number).collects() => {
+                self.join(now, number, port, (sum.counter, marks), payload, tx)
+            }
+            Found::Here(number) => self.join_late(now, number, port, &with_met(), payload, tx),
+            Found::Free(place) => self.begin(now, place, port, &with_met(), payload, tx),
+            Found::Taken(place) if self.planted.takes_over() => self.begin(now, place, port, &with_met(), payload, tx),
+            Found::Taken(place) => self.collide(place, port, &with_met(), payload, tx),
         }
     }
 
@@ -309,35 +313,45 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         }
     }
 
-    /// `canary 5.2`, 3 and 4: a packet of a block that has a descriptor.
+    /// `canary 5.2`, 3: a packet of a block whose descriptor collects, so many contributions and what they have met.
     #[inline(always)]
-    fn join<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+    fn join<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        now: Instant,
+        number: u32,
+        port: PortId,
+        (counter, marks): (u16, CanaryMarks),
+        payload: &P,
+        tx: &mut T,
+    ) {
         let descriptor = self.descriptors.get(number);
-        match descriptor.state {
-            State::Collecting | State::Ready => {}
-            State::Sent => {
-                self.watch(now, number, port, sum.counter);
-                return self.pass_straggler(number, port, sum, payload, tx);
-            }
-            // Everything has been counted, so this is not of our job's making.
-            State::Descending => return tx.note(Event::Dropped(DropReason::Stale)),
-        }
         let bytes = payload.bytes() as u32;
         if bytes != descriptor.bytes || bytes > 0 && payload.reduce(&mut descriptor.sum, &mut self.op).is_err() {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
         if !self.planted.keeps_counter() {
-            descriptor.counter = descriptor.counter.saturating_add(sum.counter);
+            descriptor.counter = descriptor.counter.saturating_add(counter);
         }
-        descriptor.marks = descriptor.marks.with(sum.marks);
+        descriptor.marks = descriptor.marks.with(marks);
+        let (is_collecting, is_complete, lane) = (descriptor.state == State::Collecting, descriptor.is_complete(), descriptor.lane);
         tx.note(Event::Counted(Tally::Summed));
-        let (is_collecting, lane) = (descriptor.state == State::Collecting, descriptor.lane);
         self.descriptors.add_child(number, port);
-        self.watch(now, number, port, sum.counter);
-        if is_collecting && self.has_all(number) {
+        self.watch(now, number, port, counter);
+        if is_collecting && (is_complete || self.estimator.is_some() && self.expects_no_more(number)) {
             self.send_up(now, number, tx);
             self.drop_dead_timers(lane);
         }
+    }
+
+    /// A packet of a block whose descriptor does not collect any more.
+    #[inline(never)]
+    fn join_late<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+        if self.descriptors.get(number).state != State::Sent {
+            // Everything has been counted, so this is not of our job's making.
+            return tx.note(Event::Dropped(DropReason::Stale));
+        }
+        self.watch(now, number, port, sum.counter);
+        self.pass_straggler(number, port, sum, payload, tx);
     }
 
     /// `canary 5.2`, 4: the descriptor was sent on already. It remembers the child and lets the packet pass.
@@ -538,8 +552,11 @@ impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
 
     #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
+        // Most of what comes to a switch is contributions: they need no look into a table of kinds.
+        if let CanaryHeader::Reduce(sum) = header {
+            return self.on_reduce(now, from, sum, payload, tx);
+        }
         match *header {
-            CanaryHeader::Reduce(ref sum) => self.on_reduce(now, from, sum, payload, tx),
             CanaryHeader::Broadcast { id, marks } => self.on_broadcast(from, id, marks, payload, tx),
             CanaryHeader::Restore { id, switch, shard, ports, marks } => {
                 let met = (id, marks.with(self.met(from)));

@@ -101,12 +101,17 @@ impl Table {
         Choice { first, second: second.unwrap_or(first) }
     }
 
-    /// What is at a block's places. It may be at the second one though the first one is empty by now, so both are looked at before it takes
-    /// one.
-    #[inline]
+    /// What is at a block's places.
+    #[inline(always)]
     pub(super) fn find(&self, job: JobId, choice: Choice, is_block: impl Fn(u32) -> bool) -> Found {
+        if choice.second == choice.first { self.look(job, choice.first, &is_block) } else { self.find_at_two(job, choice, is_block) }
+    }
+
+    /// The block may be at the second place though the first one is empty by now, so both are looked at before it takes one.
+    #[inline(never)]
+    fn find_at_two(&self, job: JobId, choice: Choice, is_block: impl Fn(u32) -> bool) -> Found {
         let first = self.look(job, choice.first, &is_block);
-        if choice.second == choice.first || matches!(first, Found::Here(_)) {
+        if matches!(first, Found::Here(_)) {
             return first;
         }
         match (first, self.look(job, choice.second, &is_block)) {
@@ -124,7 +129,7 @@ impl Table {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn look(&self, job: JobId, place: u32, is_block: &impl Fn(u32) -> bool) -> Found {
         let number = self.numbers[place as usize];
         if number == EMPTY {

@@ -3,14 +3,13 @@
 
 pub(super) mod asking;
 
-use std::collections::VecDeque;
-
 use fanin_core::{
     Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome,
     Payload, Piece, Rank, Route, Suspect, Tally, Tx, Worker,
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId, CanaryMarks, PartialSum};
 
+use super::come_to::ComeTo;
 use super::config::{CanaryWorkerConfig, Duties, GENERATIONS_MAX, Leaders, RELIABLE_WINDOW_MAX};
 use super::cut::{Cut, Lead};
 use super::fence::Fence;
@@ -47,7 +46,7 @@ pub struct CanaryWorker<P: Payload + ?Sized> {
     /// Index of the first block without a sum.
     pub(super) oldest: u32,
     /// When this worker came to each block from the first one without a sum to the last one that it has come to.
-    come_to_at: VecDeque<Instant>,
+    come_to_at: ComeTo,
     /// With loss recovery: index of the first block that is so far ahead that this worker may not complete it.
     admitted: u32,
     /// Blocks that were sent and whose sum has not come.
@@ -135,7 +134,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             next: 0,
             next_leader: 0,
             oldest: 0,
-            come_to_at: VecDeque::new(),
+            come_to_at: ComeTo::default(),
             admitted: 0,
             under_way: 0,
             remaining: 0,
@@ -192,7 +191,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// Makes stored times relative to `now`, and forgets how the present state was reached, so that states that behave alike are equal.
     pub fn rebase(&mut self, now: Instant) {
         self.progress_at = rebased(self.progress_at, now);
-        self.come_to_at.iter_mut().for_each(|at| *at = rebased(*at, now));
+        self.come_to_at.change(|at| rebased(at, now));
         self.fenced_until = self.fenced_until.map(|at| rebased(at, now));
         self.fence.rebase(now);
         self.flights.rebase(now);
@@ -283,7 +282,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
                 self.watch_led(now, self.next);
             }
             if self.next >= self.oldest {
-                self.come_to_at.push_back(now);
+                self.come_to_at.push(now);
             }
             self.next += 1;
             self.next_leader = self.cut.next_leader(self.next_leader, self.next);
@@ -538,8 +537,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// it. Nothing is told of a block that was complete before: it has not been waited for.
     #[inline(always)]
     fn tell_latency<T: Tx<CanaryHeader, P>>(&self, now: Instant, index: u32, tx: &mut T) {
-        if let Some(at) = self.come_to_at.get((index - self.oldest) as usize) {
-            tx.note(Event::BlockTook(now.since(*at)));
+        if let Some(at) = self.come_to_at.get(index) {
+            tx.note(Event::BlockTook(now.since(at)));
         }
     }
 
@@ -558,8 +557,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let before = self.oldest;
         while self.is_done(self.oldest) {
             self.oldest += 1;
-            self.come_to_at.pop_front();
         }
+        self.come_to_at.begin_at(self.oldest);
         if self.is_reliable() {
             self.fence.on_done(now, self.base.wrapping_add(before), self.base.wrapping_add(self.oldest));
         }
@@ -676,8 +675,11 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
 
     #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
+        // Nearly all that comes to a worker is sums: they need no look into a table of kinds.
+        if let CanaryHeader::Broadcast { id, marks } = *header {
+            return self.on_sum(now, (id, self.met(marks, from)), false, payload, tx);
+        }
         match *header {
-            CanaryHeader::Broadcast { id, marks } => self.on_sum(now, (id, self.met(marks, from)), false, payload, tx),
             CanaryHeader::Reduce(ref sum) => {
                 let sum = &PartialSum { marks: self.met(sum.marks, from), ..*sum };
                 self.on_contribution(now, sum, None, payload, tx);

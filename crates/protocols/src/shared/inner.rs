@@ -41,7 +41,9 @@ impl<P: Payload + ?Sized, T: Tx<O, P>, O: Wire, H: Wire + Into<O>, const ROOM: b
         !ROOM || self.tx.room(to)
     }
 
-    #[inline]
+    // As what it wraps: where a node tells something, it is known what.
+    #[cfg_attr(debug_assertions, inline)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn note(&mut self, event: Event) {
         self.tx.note(event);
     }

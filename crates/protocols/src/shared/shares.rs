@@ -45,11 +45,16 @@ impl Shares {
         self.pieces
     }
 
+    /// Whether there is one share only: most vectors have one, and then nothing is divided.
+    #[inline(always)]
+    pub fn is_one(&self) -> bool {
+        self.share_pieces >= self.pieces
+    }
+
     /// The share that piece number `index` is part of.
     #[inline]
     pub fn share_of(&self, index: u32) -> u32 {
-        // Most vectors have one share, and then nothing is divided.
-        if self.share_pieces >= self.pieces { 0 } else { index / self.share_pieces }
+        if self.is_one() { 0 } else { index / self.share_pieces }
     }
 
     /// The pieces of share number `share`, as first index and one past the last.
@@ -61,10 +66,17 @@ impl Shares {
     /// The elements of piece number `index`.
     #[inline(always)]
     pub fn piece(&self, operation: OperationId, index: u32) -> Piece {
-        let (share, block_elements) = (self.share_of(index), u64::from(self.block_elements));
-        let start = u64::from(index - share * self.share_pieces) * block_elements;
-        let elements = (self.share_elements - start).min(block_elements) as u32;
-        Piece { operation, index, start: u64::from(share) * self.share_elements + start, elements }
+        let within = |first: u64, index: u32| {
+            let (start, block_elements) = (u64::from(index) * u64::from(self.block_elements), u64::from(self.block_elements));
+            (first + start, (self.share_elements - start).min(block_elements) as u32)
+        };
+        let (start, elements) = if self.is_one() {
+            within(0, index)
+        } else {
+            let share = self.share_of(index);
+            within(u64::from(share) * self.share_elements, index - share * self.share_pieces)
+        };
+        Piece { operation, index, start, elements }
     }
 }
 

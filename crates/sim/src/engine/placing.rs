@@ -3,8 +3,8 @@
 use fanin_core::{Instant, JobId, JobNodes, Placed, SharedNode, Wire, Worker};
 
 use super::{ROLES, Simulation, Slot, WorkerState};
+use crate::lent::Post;
 use crate::metrics::WorkerResult;
-use crate::net::Post;
 use crate::vectors::Simulated;
 
 impl<N, P> Simulation<N, P>

@@ -92,8 +92,8 @@ where
         } else if was.link != NO_LINK {
             self.net.transmit(was.link, place, was.frame_bytes);
         } else {
-            let label = self.net.packets.get(place).label();
-            self.net.forward(at, place, label);
+            let arrived = self.net.packets.arrived(place);
+            self.net.forward(at, arrived);
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use fanin_core::{DropReason, Wire};
 
-use super::{Arbitration, MadePackets, Work};
+use super::{Arbitration, Input, MadePackets, Work};
 use crate::link::{Link, NEVER, link_flags};
 use crate::net::{Net, depart};
-use crate::packet::{Head, Label, NO_LINK, NO_PACKET, flags};
+use crate::packet::{Arrived, Head, NO_LINK, NO_PACKET, flags};
 use crate::queue::EventQueue;
 
 impl<H: Wire, O: Clone> Net<H, O> {
@@ -37,7 +37,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             // Its fellow copies stand in other queues.
             packet.flags &= !flags::COPY;
         }
-        if self.lossless.is_free(input) {
+        if self.lossless.inputs[input as usize].is_free() {
             self.claim_first(input, NO_LINK, number, place, bytes);
         } else {
             self.packets.at(place).output = number;
@@ -48,16 +48,15 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// A packet has reached switch `at` and goes on from there; the caller settles what follows.
     #[inline(always)]
-    pub fn forward_lossless(&mut self, at: u32, place: u32, label: Label) {
-        let head = self.packets.get(place);
-        let (input, bytes) = (head.charged_to, head.frame_bytes);
-        let by_input = self.lossless.is_input_queued() && input != NO_LINK;
-        if by_input && !self.lossless.is_free(input) {
-            return self.stand_behind(input, place);
+    pub fn forward_lossless(&mut self, at: u32, Arrived { place, label, frame_bytes, charged_to }: Arrived) {
+        // Where switches have no inputs, or the packet has come by none, there is none of this number.
+        let is_free = self.lossless.inputs.get(charged_to as usize).map(Input::is_free);
+        if is_free == Some(false) {
+            return self.stand_behind(charged_to, place);
         }
         match self.route(at, place, label) {
-            Some(link) if by_input => self.claim_first(input, input, link, place, bytes),
-            Some(link) => self.commit_or_wait(link, place, bytes, input),
+            Some(link) if is_free.is_some() => self.claim_first(charged_to, charged_to, link, place, frame_bytes),
+            Some(link) => self.commit_or_wait(link, place, frame_bytes, charged_to),
             None => self.drop_packet(place, DropReason::NoRoute),
         }
     }
@@ -97,6 +96,14 @@ impl<H: Wire, O: Clone> Net<H, O> {
             }
             return;
         }
+        self.wait_uncommitted(number, place, charged_to);
+    }
+
+    /// A packet that has not committed its departure, for want of credits or since its link is not one of the usual ones.
+    #[inline(always)]
+    fn wait_uncommitted(&mut self, number: u32, place: u32, charged_to: u32) {
+        let (heads, now) = (self.packets.heads(), self.now);
+        let link = &mut self.links[number as usize];
         let head = &mut heads[place as usize];
         head.charged_to = charged_to;
         head.next = NO_PACKET;
@@ -173,14 +180,13 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Commits as many waiting packets as have credits, lets inputs move up, and arms the next wake-up.
     fn advance_link(&mut self, number: u32) {
-        if self.links[number as usize].has(link_flags::LIMITED) {
-            self.advance_limited(number);
-        }
         let (links, heads, now) = (&mut self.links[..], self.packets.heads(), self.now);
         let mut link = &mut links[number as usize];
-        while !link.has(link_flags::LIMITED)
-            && let Some(head) = heads.get(link.waiting.first as usize)
-        {
+        if link.has(link_flags::LIMITED) {
+            self.advance_limited(number);
+            return self.after_advance(number);
+        }
+        while let Some(head) = heads.get(link.waiting.first as usize) {
             let (place, bytes, charged_to) = (link.waiting.first, head.frame_bytes, head.charged_to);
             if !link.credits.take(bytes, link.busy_until.max(now)) {
                 break;
@@ -193,14 +199,19 @@ impl<H: Wire, O: Clone> Net<H, O> {
                 link = &mut links[number as usize];
             }
         }
-        if link.has(link_flags::FROM_HOST | link_flags::SHARED) {
+        self.after_advance(number);
+    }
+
+    /// After departures, if there were any: who waits for room learns of it, and the next wake-up is armed.
+    #[inline(always)]
+    fn after_advance(&mut self, number: u32) {
+        if self.links[number as usize].has(link_flags::FROM_HOST | link_flags::SHARED) {
             self.after_departures(number);
-            link = &mut self.links[number as usize];
         }
-        if !link.claims.is_empty() {
+        if !self.links[number as usize].claims.is_empty() {
             self.serve_claims(number);
-            link = &mut self.links[number as usize];
         }
+        let link = &mut self.links[number as usize];
         if !link.claims.is_empty() || !link.waiting.is_empty() && link.credits.next_ps() < link.wake_at {
             arm(link, number, self.packets.heads(), self.now, &mut self.queue, self.ids.wakes);
         }
@@ -291,13 +302,15 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// link `charged_to` if it came by one.
     #[inline(always)]
     fn claim(&mut self, input: u32, charged_to: u32, number: u32, place: u32, bytes: u32) -> bool {
+        let (heads, now) = (self.packets.heads(), self.now);
         let link = &mut self.links[number as usize];
-        if !link.claims.is_empty() || !link.has_room(bytes, self.now) {
+        if !link.claims.is_empty() || !link.has_room(bytes, now) {
             self.wait_for_output(input, number, place);
             return false;
         }
         link.served = input;
-        self.move_to_output(charged_to, number, place, bytes);
+        let departure = commit(link, number, heads, place, bytes, now, &mut self.queue);
+        self.after_move(departure, charged_to, number, place, bytes);
         true
     }
 
@@ -342,10 +355,12 @@ impl<H: Wire, O: Clone> Net<H, O> {
         before
     }
 
-    /// The packet leaves its input for the output's buffer: the input's buffer is free now.
+    /// The packet has left its input for the output's buffer, perhaps with its departure committed: the input's buffer is free now.
     #[inline(always)]
-    fn move_to_output(&mut self, charged_to: u32, number: u32, place: u32, bytes: u32) {
-        self.commit_or_wait(number, place, bytes, NO_LINK);
+    fn after_move(&mut self, departure: Option<u64>, charged_to: u32, number: u32, place: u32, bytes: u32) {
+        if departure.is_none() {
+            self.wait_uncommitted(number, place, NO_LINK);
+        }
         if charged_to != NO_LINK {
             self.give_back(charged_to, self.now, bytes);
         }
@@ -355,17 +370,19 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline(always)]
     fn serve_claims(&mut self, number: u32) {
         loop {
+            let (heads, now) = (self.packets.heads(), self.now);
             let link = &mut self.links[number as usize];
             let place = link.claims.first;
-            let Some(head) = self.packets.heads().get_mut(place as usize) else { return };
+            let Some(head) = heads.get_mut(place as usize) else { return };
             let (bytes, charged_to) = (head.frame_bytes, head.charged_to);
-            if !link.has_room(bytes, self.now) {
+            if !link.has_room(bytes, now) {
                 return;
             }
             link.claims.first = head.next;
             let input = std::mem::replace(&mut head.output, NO_LINK);
             link.served = input;
-            self.move_to_output(charged_to, number, place, bytes);
+            let departure = commit(link, number, heads, place, bytes, now, &mut self.queue);
+            self.after_move(departure, charged_to, number, place, bytes);
             let queue = &mut self.lossless.inputs[input as usize];
             queue.pending -= 1;
             if queue.pending == 0 && !queue.behind.is_empty() {
