@@ -21,8 +21,10 @@
 //! | [`report`] | the same for people |
 //! | [`host`] | the process of one host |
 //! | [`sums`] | vectors of whole numbers, and the sums that they must give |
+//! | [`chaos`] | communicators between processes while everything fails |
 #![forbid(unsafe_code)]
 
+pub mod chaos;
 mod conduct;
 mod crew;
 pub mod host;
