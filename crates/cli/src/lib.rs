@@ -154,6 +154,9 @@ enum Command {
     /// The process of one host of a fabric; takes its orders on standard input.
     #[command(hide = true)]
     FabricWorker(fabric_worker::FabricWorkerArgs),
+    /// The process of one rank of `fanin testbed --chaos`; takes its orders on standard input.
+    #[command(hide = true)]
+    ChaosRank,
 }
 
 #[derive(Subcommand, Debug)]
@@ -223,6 +226,7 @@ fn perform(command: &Command) -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),
         Command::FabricWorker(args) => return fabric_worker::run(args),
+        Command::ChaosRank => return testbed::run_rank(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,8 +14,8 @@ use std::{fs, thread};
 
 use fanin_channel::{HandshakeError, ServerTls, Stream};
 use fanin_control::{
-    ALIVE_INTERVAL_MS, Admitted, ByHosts, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join,
-    OperationPlan, OperatorWish, Refusal, Refused, ResumeState, SwitchMessage, Token, encode,
+    ALIVE_INTERVAL_MS, Admitted, ByHosts, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan,
+    OperatorWish, Refusal, Refused, ResumeState, SwitchMessage, Token, encode,
 };
 use fanin_core::{ElementOp, hash};
 use fanin_daemon::{DaemonConfig, DaemonHandle};

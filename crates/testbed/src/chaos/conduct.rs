@@ -382,13 +382,13 @@ impl Run<'_> {
         }
     }
 
-    fn outcomes(&mut self) -> Vec<JobOutcome> {
+    fn outcomes(&self) -> Vec<JobOutcome> {
         let begun = self.begun;
-        let outcome = |run: &mut JobRun| JobOutcome {
+        let outcome = |run: &JobRun| JobOutcome {
             started_ms: run.started.map_or(0, |started| started.duration_since(begun).as_millis() as u64),
-            ranks: run.members.iter_mut().map(Member::outcome).collect(),
+            ranks: run.members.iter().map(Member::outcome).collect(),
         };
-        self.jobs.iter_mut().map(outcome).collect()
+        self.jobs.iter().map(outcome).collect()
     }
 
     // ---- Faults.
@@ -627,7 +627,7 @@ impl JobRun {
 }
 
 impl Member {
-    fn outcome(&mut self) -> RankOutcome {
+    fn outcome(&self) -> RankOutcome {
         let end = self.end.clone().unwrap_or(RankEnd::Killed);
         RankOutcome { end, calls: self.calls, joined_ms: self.joined_ms, notices: self.notices.clone() }
     }

@@ -103,11 +103,11 @@ fn draw_jobs(dice: &mut Dice, place: &Place) -> Vec<Job> {
 
 fn draw_job(dice: &mut Dice, hosts: Vec<u32>, in_fabric: bool, at_switch: bool) -> Job {
     let system = dice.pick(if in_fabric { IN_FABRIC } else { AT_SWITCH }).to_owned();
-    // Canary and trees at one switch are packets; ranks with shared memory need no switch.
+    // A switch that reduces gets packets; ranks with shared memory need none.
     let transport = match system.as_str() {
         _ if in_fabric => "auto",
-        "canary" | "tree" => "udp",
-        _ => dice.pick(&["udp", "udp", "auto", "shm"]),
+        "auto" => dice.pick(&["udp", "udp", "auto", "shm"]),
+        _ => "udp",
     };
     let ranks = hosts.len() as u32;
     Job {

@@ -76,9 +76,9 @@ fn perform(setup: &Setup, orders: &Receiver<Order>) -> Result<()> {
         corrupt: noise.corruption,
     };
     let notices = Notices::to(|text| say(&Report::Notice { text: text.to_owned() }));
-    let config = Config { faults, notices, ..Config::from_variables(|name| setup.variables.get(name).cloned())? };
     let begun = Instant::now();
-    let comm = match Communicator::join(config) {
+    let config = Config::from_variables(|name| setup.variables.get(name).cloned()).map_err(CommError::from);
+    let comm = match config.and_then(|config| Communicator::join(Config { faults, notices, ..config })) {
         Ok(comm) => comm,
         Err(error) => {
             say(&failed(None, &error, begun));
