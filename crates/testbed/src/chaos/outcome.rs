@@ -123,7 +123,8 @@ fn judge_job(scenario: &Scenario, number: usize, outcome: &JobOutcome, findings:
             RankEnd::Wrong { call, text } => findings.push(format!("wrong: {who}, call {call}: {text}")),
             RankEnd::Hung { text } => findings.push(format!("hung: {who}: {text}")),
             RankEnd::Died { text } => findings.push(format!("died: {who} {text}")),
-            RankEnd::Failed { kind, text, call, .. } if excuse.is_none() => {
+            // What is wrong with a call or a configuration is no fault's doing.
+            RankEnd::Failed { kind, text, call, .. } if excuse.is_none() || ["configuration", "arguments"].contains(&kind.as_str()) => {
                 let when = call.map_or("joining".to_owned(), |call| format!("call {call}"));
                 findings.push(format!("error without a cause: {who}, {when}: {kind}: {text}"));
             }
@@ -187,4 +188,72 @@ pub fn excuse(scenario: &Scenario, number: usize, outcome: &JobOutcome) -> Optio
     }
     // What lasts for less than half of what ranks wait must cost nothing.
     paused.iter().any(|paused| paused * 2 >= job.timeout_ms).then(|| "a rank stood still for half of the timeout".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::scenario::{Call, Job, Noise, Place};
+
+    fn scenario(fault: Vec<Fault>) -> Scenario {
+        let call = Call { collective: "barrier".into(), element: "f32".into(), operator: "sum".into(), elements: 1, root: 0 };
+        let job = Job {
+            system: "auto".into(),
+            meets: Meets::Place,
+            transport: "udp".into(),
+            fallback: "ring".into(),
+            timeout_ms: 10_000,
+            hosts: vec![0, 1, 2],
+            start_ms: 0,
+            run_ms: 1,
+            pause_ms: 0,
+            call: vec![call],
+        };
+        Scenario { seed: 1, logs_full: false, place: Place::Switch, noise: Noise::default(), job: vec![job], fault }
+    }
+
+    fn fault(kind: FaultKind, target: &str, for_ms: Option<u64>) -> Fault {
+        Fault { kind, target: target.into(), at_ms: 1_000, for_ms }
+    }
+
+    fn findings(fault: Vec<Fault>, ends: [RankEnd; 3], calls: [u64; 3]) -> Vec<String> {
+        let rank = |(end, calls): (RankEnd, u64)| RankOutcome { end, calls, joined_ms: Some(200), notices: Vec::new() };
+        let ranks = ends.into_iter().zip(calls).map(rank).collect();
+        judge(&scenario(fault), &[JobOutcome { ranks, started_ms: 0 }])
+    }
+
+    fn failed(suspect: Option<u32>) -> RankEnd {
+        RankEnd::Failed { call: Some(5), kind: "rank_lost".into(), text: "gone".into(), suspect }
+    }
+
+    #[test]
+    fn errors_need_a_cause_and_name_who_was_killed() {
+        let ends = || [failed(Some(2)), failed(Some(2)), RankEnd::Killed];
+        let killed = || vec![fault(FaultKind::Kill, "job0.rank2", None)];
+        assert_eq!(findings(killed(), ends(), [5, 5, 5]), [""; 0]);
+        let wrong = findings(killed(), [failed(Some(1)), failed(Some(2)), RankEnd::Killed], [5, 5, 5]);
+        assert!(wrong.len() == 1 && wrong[0].starts_with("wrong suspect: job0.rank0"), "{wrong:?}");
+        for harmless in [fault(FaultKind::Pause, "job0.rank2", Some(300)), fault(FaultKind::Kill, "switch", Some(200))] {
+            let found = findings(vec![harmless], [failed(None), failed(None), failed(None)], [5, 5, 5]);
+            assert!(found.len() == 3 && found[0].starts_with("error without a cause: job0.rank0, call 5"), "{found:?}");
+        }
+        let long = fault(FaultKind::Pause, "job0.rank2", Some(5_000));
+        assert_eq!(findings(vec![long], [failed(None), failed(None), failed(None)], [5, 5, 5]), [""; 0]);
+    }
+
+    #[test]
+    fn wrong_results_silence_and_ranks_that_go_on_are_findings_whatever_was_done() {
+        let killed = || vec![fault(FaultKind::Kill, "job0.rank2", None)];
+        let bad = [
+            (RankEnd::Wrong { call: 3, text: String::new() }, "wrong: job0.rank0"),
+            (RankEnd::Hung { text: String::new() }, "hung: job0.rank0"),
+            (RankEnd::Died { text: String::new() }, "died: job0.rank0"),
+        ];
+        for (end, words) in bad {
+            let found = findings(killed(), [end, failed(Some(2)), RankEnd::Killed], [5, 5, 5]);
+            assert!(found.len() == 1 && found[0].starts_with(words), "{found:?}");
+        }
+        let found = findings(killed(), [RankEnd::Exact, failed(Some(2)), RankEnd::Killed], [9, 5, 5]);
+        assert_eq!(found, ["went on: job0.rank0 has done 9 calls, and another rank has failed in call 5"]);
+    }
 }
