@@ -345,10 +345,11 @@ impl Run<'_> {
                 member.end = Some(RankEnd::Failed { call, kind, text, suspect });
             }
             Report::Notice { text } => member.notices.push(format!("{now_ms} ms: {text}")),
-            Report::Left { threads, descriptors } if threads.max(descriptors) > 0 => {
+            Report::Left { threads, descriptors, names } if threads.max(descriptors) > 0 => {
                 self.findings.push(format!(
-                    "left behind: {} has {threads} threads and {descriptors} descriptors more after it has left",
-                    member.party
+                    "left behind: {} has {threads} threads and {descriptors} descriptors more after it has left; its threads are {}",
+                    member.party,
+                    names.join(", ")
                 ));
             }
             Report::Left { .. } => {}

@@ -5,23 +5,8 @@ use fanin_core::hash::derive;
 use super::scenario::{AT_SWITCH, Call, Fault, FaultKind, Job, Meets, Noise, Place, Scenario};
 
 /// Systems that jobs over a fabric draw.
-const IN_FABRIC: &[&str] = &[
-    "auto",
-    "canary",
-    "tree",
-    "switchml",
-    "rina",
-    "ring",
-    "flare",
-    "atp",
-    "a2tp",
-    "netreduce",
-    "panama",
-    "sharp",
-    "doubling",
-    "exchange",
-    "ps",
-];
+const IN_FABRIC: &[&str] =
+    &["auto", "canary", "tree", "switchml", "rina", "ring", "flare", "atp", "a2tp", "netreduce", "panama", "sharp", "exchange", "ps"];
 
 /// Faults strike while jobs run, for most of which this is the time.
 const FAULTS_FROM_MS: u64 = 300;

@@ -87,5 +87,7 @@ pub enum Report {
         threads: i64,
         /// Descriptors more than before it joined.
         descriptors: i64,
+        /// The names of all its threads, where something is.
+        names: Vec<String>,
     },
 }

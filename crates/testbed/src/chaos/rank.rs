@@ -33,6 +33,11 @@ fn possessions() -> (i64, i64) {
     (count("/proc/self/task"), count("/proc/self/fd"))
 }
 
+fn names_of_threads() -> Vec<String> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    threads.filter_map(|thread| Some(fs::read_to_string(thread.path().join("comm")).ok()?.trim().to_owned())).collect()
+}
+
 /// Runs a rank that gets its [`Setup`] and its [`Order`]s as lines of standard input, and says [`Report`]s. `end` ends the process once nobody speaks
 /// to it any more.
 ///
@@ -61,7 +66,8 @@ pub fn serve(end: impl FnOnce() + Send + 'static) -> Result<()> {
         }
         thread::sleep(Duration::from_millis(20));
     };
-    say(&Report::Left { threads: more.0, descriptors: more.1 });
+    let names = if more.0.max(more.1) > 0 { names_of_threads() } else { Vec::new() };
+    say(&Report::Left { threads: more.0, descriptors: more.1, names });
     Ok(())
 }
 

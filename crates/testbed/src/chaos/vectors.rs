@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn results_are_what_the_operators_of_switches_make_of_the_inputs_in_any_order() {
-        for dtype in DType::ALL {
-            for operator in Operator::ALL {
+        for &dtype in DType::ALL {
+            for &operator in Operator::ALL {
                 let Ok(op) = ElementOp::new(dtype, operator) else { continue };
                 if operator == Operator::Avg {
                     continue;
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn an_exact_result_is_taken_and_any_other_one_is_not() {
-        for dtype in DType::ALL {
+        for &dtype in DType::ALL {
             for kind in [CollectiveKind::Allreduce, CollectiveKind::AllGather, CollectiveKind::Broadcast { root: Rank(1) }] {
                 let vectors = Vectors::new(7, 3, 3, kind, (dtype, Operator::Max), 41);
                 let mut result = Vec::new();
