@@ -139,6 +139,8 @@ fn draw_fault(dice: &mut Dice, scenario: &Scenario) -> Fault {
     let job = dice.next() % scenario.job.len() as u64;
     let rank = format!("job{job}.rank{}", dice.next() % scenario.job[job as usize].hosts.len() as u64);
     let has_manager = scenario.place.hosts() > 0;
+    // Packets between ranks and one switch have no link that could be cut, and a job of ranks alone has no control connection to it.
+    let has_link = has_manager || scenario.job[job as usize].meets == Meets::Place;
     let (kind, target, for_ms) = match dice.between(0, 19) {
         0..=4 => (FaultKind::Kill, switch, dice.percent(80).then(|| dice.pick(&[1, 200, 1_000, 3_000]))),
         5..=6 if has_manager => (FaultKind::Kill, "manager".to_owned(), dice.percent(80).then(|| dice.pick(&[1, 500, 3_000]))),
@@ -147,6 +149,7 @@ fn draw_fault(dice: &mut Dice, scenario: &Scenario) -> Fault {
         11..=12 => (FaultKind::Pause, switch, span(dice)),
         13 if has_manager => (FaultKind::Pause, "manager".to_owned(), span(dice)),
         14 => (FaultKind::NoDescriptors, dice.pick(&[switch, rank]), span(dice)),
+        _ if !has_link => (FaultKind::Pause, rank, span(dice)),
         _ => (FaultKind::Cut, draw_link(dice, scenario, job as usize, &rank, switch), span(dice)),
     };
     Fault { kind, target, at_ms, for_ms }
