@@ -27,15 +27,19 @@ fn say(report: &Report) {
     }
 }
 
-/// Threads and descriptors of this process.
-fn possessions() -> (i64, i64) {
-    let count = |folder: &str| fs::read_dir(Path::new(folder)).map_or(0, |entries| entries.count() as i64);
-    (count("/proc/self/task"), count("/proc/self/fd"))
+/// Threads that a program has for its log, the first of which begins with its first line; they are nobody's else.
+const OF_LOGS: &[&str] = &["fanin-log", "fanin-counts"];
+
+/// The names of this process's threads, without those of its log.
+fn threads() -> Vec<String> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let names = threads.filter_map(|thread| Some(fs::read_to_string(thread.path().join("comm")).ok()?.trim().to_owned()));
+    names.filter(|name| !OF_LOGS.contains(&name.as_str())).collect()
 }
 
-fn names_of_threads() -> Vec<String> {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    threads.filter_map(|thread| Some(fs::read_to_string(thread.path().join("comm")).ok()?.trim().to_owned())).collect()
+/// How many threads and descriptors this process has.
+fn possessions() -> (i64, i64) {
+    (threads().len() as i64, fs::read_dir(Path::new("/proc/self/fd")).map_or(0, |entries| entries.count() as i64))
 }
 
 /// Runs a rank that gets its [`Setup`] and its [`Order`]s as lines of standard input, and says [`Report`]s. `end` ends the process once nobody speaks
@@ -66,7 +70,7 @@ pub fn serve(end: impl FnOnce() + Send + 'static) -> Result<()> {
         }
         thread::sleep(Duration::from_millis(20));
     };
-    let names = if more.0.max(more.1) > 0 { names_of_threads() } else { Vec::new() };
+    let names = if more.0.max(more.1) > 0 { threads() } else { Vec::new() };
     say(&Report::Left { threads: more.0, descriptors: more.1, names });
     Ok(())
 }
