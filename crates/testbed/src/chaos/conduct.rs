@@ -153,6 +153,10 @@ pub fn run(scenario: &Scenario, means: Means<'_>) -> Result<Outcome> {
     if run.findings.is_empty() {
         run.probe()?;
     }
+    // Who is about to serve would not know yet what a signal means.
+    if let Err(error) = run.until_ready() {
+        run.findings.push(format!("not as before: {error:#}"));
+    }
     run.end_services();
     run.look_for_panics();
     run.findings.extend(leaks::shared_memory().difference(&shared).map(|name| format!("left behind: /dev/shm/{name}")));
@@ -517,7 +521,10 @@ impl Run<'_> {
                 self.start_service(number)?;
             }
         }
-        self.until_ready()?;
+        if let Err(error) = self.until_ready() {
+            self.findings.push(format!("not as before: {error:#}"));
+            return Ok(());
+        }
         let hosts = self.scenario.place.hosts().clamp(2, 4);
         let call = |element: &str, elements| Call {
             collective: "allreduce".into(),
