@@ -155,6 +155,9 @@ enum Command {
     /// The process of one host of a fabric; takes its orders on standard input.
     #[command(hide = true)]
     FabricWorker(fabric_worker::FabricWorkerArgs),
+    /// The process of one rank of `fanin testbed --chaos`; takes its orders on standard input.
+    #[command(hide = true)]
+    ChaosRank,
 }
 
 #[derive(Subcommand, Debug)]
@@ -224,6 +227,7 @@ fn perform(command: &Command) -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),
         Command::FabricWorker(args) => return fabric_worker::run(args),
+        Command::ChaosRank => return testbed::run_rank(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

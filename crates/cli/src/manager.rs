@@ -51,6 +51,9 @@ pub struct ManagerArgs {
     /// How to write logs to standard error: text, or json with one object a line. RUST_LOG=debug writes more.
     #[arg(long, value_name = "text|json", default_value = "text", value_parser = log_format)]
     pub log_format: LogFormat,
+    /// End when standard input ends, as where a testbed has gone.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -79,7 +82,7 @@ pub fn run(args: &ManagerArgs) -> ExitCode {
         }
     };
     log::begin("info", args.log_format, false);
-    match crate::switch::serve(config) {
+    match crate::switch::serve(config, args.until_stdin_ends) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

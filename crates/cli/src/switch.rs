@@ -12,7 +12,7 @@ mod fabric;
 mod settings;
 mod transparent;
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -95,11 +95,11 @@ pub struct SwitchArgs {
     /// Sums inside TCP connections.
     #[command(flatten, next_help_heading = "Sums inside TCP connections")]
     pub transparent: transparent::TransparentArgs,
-    /// Faults, for tests of fabrics.
-    #[command(flatten, next_help_heading = "Injected faults, with --fabric; with --transparent --loss only")]
+    /// Faults, for tests.
+    #[command(flatten, next_help_heading = "Injected faults, for tests; with --transparent --loss only")]
     pub faults: FaultArgs,
-    /// With --fabric: end when standard input ends, as where a testbed has gone.
-    #[arg(long, hide = true, requires = "fabric")]
+    /// End when standard input ends, as where a testbed has gone.
+    #[arg(long, hide = true)]
     pub until_stdin_ends: bool,
 }
 
@@ -139,10 +139,6 @@ pub fn run(args: &SwitchArgs) -> ExitCode {
     if !args.transparent.transparent.is_empty() {
         return transparent::run(args);
     }
-    if !args.faults.plan().is_quiet() {
-        eprintln!("error: faults are injected with --fabric and --transparent only");
-        return ExitCode::from(2);
-    }
     let read = Settings::read(args).and_then(|mut settings| {
         args.xdp.as_ref().map_or(Ok(()), |devices| settings.in_kernel(devices))?;
         settings.check_who_may_join()?;
@@ -160,7 +156,7 @@ pub fn run(args: &SwitchArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     log_to_stderr(settings.log_format);
-    match serve(settings.daemon()) {
+    match serve(DaemonConfig { faults: args.faults.plan(), ..settings.daemon() }, args.until_stdin_ends) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -173,16 +169,25 @@ fn log_to_stderr(format: LogFormat) {
     log::begin("info", format, false);
 }
 
-/// Serves until a signal ends it: a switch, or the manager of several.
+/// Serves until a signal ends it: a switch, or the manager of several; also until standard input ends, where that is wanted.
 ///
 /// # Errors
 /// Where it cannot listen, or ends by itself.
-pub(crate) fn serve(config: DaemonConfig) -> Result<()> {
+pub(crate) fn serve(config: DaemonConfig, until_stdin_ends: bool) -> Result<()> {
     // Before anything is promised to anybody: a signal that comes now is obeyed.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch for signals")?;
     let daemon = Daemon::start(config)?;
     // For people and scripts; whoever started the switch may not be listening.
     let _ = announce(&daemon);
+    if until_stdin_ends {
+        let remote = daemon.remote();
+        // It ends with the process: nothing can wake it.
+        thread::Builder::new().name("fanin-input".into()).spawn(move || {
+            let mut rest = [0; 256];
+            while io::stdin().read(&mut rest).is_ok_and(|bytes| bytes > 0) {}
+            remote.stop();
+        })?;
+    }
     let (remote, watching) = (daemon.remote(), signals.handle());
     let watcher = thread::Builder::new().name("fanin-signals".into()).spawn(move || {
         for (count, _) in signals.forever().enumerate() {

@@ -1,6 +1,7 @@
 //! `fanin testbed`: a workload on a fabric of real switch and host processes on this machine.
 
 mod args;
+mod chaos;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,10 +19,43 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use args::Format;
 pub use args::TestbedArgs;
+pub use chaos::run_rank;
 
 /// Runs a workload. The exit code says how it came out: see `fanin testbed --help`.
 pub fn run(args: &TestbedArgs) -> ExitCode {
-    let read = Fabric::load(&args.fabric).and_then(|fabric| Ok((Workload::load(&args.workload, &args.set, &fabric)?, fabric)));
+    match (&args.fabric, &args.workload) {
+        (Some(fabric), Some(workload)) => run_workload(args, fabric, workload),
+        // The arguments say that there are both unless there is chaos.
+        _ => run_chaos(args),
+    }
+}
+
+fn run_chaos(args: &TestbedArgs) -> ExitCode {
+    let scenario = match chaos::scenario(&args.chaos) {
+        Ok(scenario) => scenario,
+        Err(error) => return failed(&error, 2),
+    };
+    if args.check {
+        return chaos::print_scenario(scenario).map_or_else(|error| failed(&error, 1), |()| ExitCode::SUCCESS);
+    }
+    let (interruption, folder) = match Interruption::watch().and_then(|watch| Ok((watch, Folder::make(args.logs.as_deref())?))) {
+        Ok(made) => made,
+        Err(error) => return failed(&error, 2),
+    };
+    let result = chaos::perform(args, scenario, folder.path(), &interruption.flag);
+    let code = match &result {
+        Ok(summary) if summary.findings.is_empty() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(error) => failed(error, 1),
+    };
+    if code == ExitCode::SUCCESS {
+        folder.discard();
+    }
+    interruption.signal().map_or(code, |signal| ExitCode::from(128 + signal))
+}
+
+fn run_workload(args: &TestbedArgs, fabric_file: &Path, workload_file: &Path) -> ExitCode {
+    let read = Fabric::load(fabric_file).and_then(|fabric| Ok((Workload::load(workload_file, &args.set, &fabric)?, fabric)));
     let (mut workload, fabric) = match read {
         Ok(read) => read,
         Err(error) => {
@@ -48,7 +82,12 @@ pub fn run(args: &TestbedArgs) -> ExitCode {
         Ok(made) => made,
         Err(error) => return failed(&error, 2),
     };
-    let result = perform(args, &workload, &fabric, &place, folder.path(), &interruption.flag);
+    let result = perform(&workload, &fabric, &place, folder.path(), &interruption.flag).map(|record| Record {
+        fabric: fabric_file.display().to_string(),
+        workload: workload_file.display().to_string(),
+        sets: args.set.clone(),
+        ..record
+    });
     // Before anything is said: whoever reads it may rely on nothing being left.
     drop(place);
     if let Some(signal) = interruption.signal() {
@@ -75,20 +114,9 @@ fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn perform(
-    args: &TestbedArgs,
-    workload: &Workload,
-    fabric: &Fabric,
-    place: &Place,
-    folder: &Path,
-    interrupted: &AtomicBool,
-) -> Result<Record> {
+fn perform(workload: &Workload, fabric: &Fabric, place: &Place, folder: &Path, interrupted: &AtomicBool) -> Result<Record> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut record = testbed::run(workload, fabric, place, &Means { program: &program, folder, interrupted })?;
-    record.fabric = args.fabric.display().to_string();
-    record.workload = args.workload.display().to_string();
-    record.sets = args.set.clone();
-    Ok(record)
+    testbed::run(workload, fabric, place, &Means { program: &program, folder, interrupted })
 }
 
 fn print(args: &TestbedArgs, record: &Record) -> Result<()> {

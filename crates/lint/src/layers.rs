@@ -186,6 +186,7 @@ const LAYERS: &[Layer] = &[
             "fanin-sim",
             "fanin-net",
             "fanin-runtime",
+            "fanin-comm",
             "fanin-control",
             "fanin-daemon",
             "fanin-plan",

@@ -21,9 +21,11 @@
 //! | [`report`] | the same for people |
 //! | [`host`] | the process of one host |
 //! | [`sums`] | vectors of whole numbers, and the sums that they must give |
+//! | [`chaos`] | communicators between processes while everything fails |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`"))]
 
+pub mod chaos;
 mod conduct;
 mod crew;
 pub mod host;

@@ -86,7 +86,7 @@ impl Place {
 }
 
 /// Addresses on loopback whose ports nobody uses, neither for UDP nor for TCP.
-fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
+pub(crate) fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
     // All are held until the last is found, so that none is found twice.
     let mut held = Vec::new();
     for _ in 0..count + PORT_TRIALS as usize {

@@ -157,7 +157,9 @@ impl Process {
             },
             None => "closed its output".to_string(),
         };
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        // A log that goes to a device has no end.
+        let is_file = fs::metadata(&self.log).is_ok_and(|data| data.is_file());
+        let log = if is_file { fs::read_to_string(&self.log).unwrap_or_default() } else { String::new() };
         let from = log.len().saturating_sub(LAST_WORDS_BYTES);
         let from = (from..log.len()).find(|&at| log.is_char_boundary(at)).unwrap_or(log.len());
         match log[from..].trim() {
