@@ -8,7 +8,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use common::fabric::Running;
 use common::{PATIENT, at_all, configs, place, run};
-use fanin_comm::{CollectiveKind, CommError, Communicator, Config, CustomOperator, FailureKind, FaultPlan, Meeting, Operator, Rank, Transport};
+use fanin_comm::{
+    CollectiveKind, CommError, Communicator, Config, CustomOperator, FailureKind, FaultPlan, Meeting, Operator, Rank, Transport,
+};
 use fanin_control::Token;
 use fanin_daemon::{Daemon, DaemonConfig};
 use fanin_trust::Rights;

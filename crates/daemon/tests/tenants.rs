@@ -166,7 +166,9 @@ fn the_manager_of_a_fabric_refuses_rates_that_it_cannot_keep() {
     let described = FabricFile { name: "fabric.toml".into(), text: text.into() };
     let manager = DaemonConfig::manager(loopback(), Fabric::parse("fabric.toml", text).unwrap(), described).unwrap();
     let refused = Daemon::start(DaemonConfig { keys: Some(file.clone()), ..manager });
-    assert!(matches!(refused, Err(StartError::Keys(text)) if text.contains("quota: bandwidth_max and fuel_per_second are kept by one switch")));
+    assert!(
+        matches!(refused, Err(StartError::Keys(text)) if text.contains("quota: bandwidth_max and fuel_per_second are kept by one switch"))
+    );
     fs::remove_file(file).unwrap();
 }
 

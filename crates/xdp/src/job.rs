@@ -330,7 +330,9 @@ mod tests {
         assert_eq!((job.aggregators, job.workers, &job.servers[..]), (9, 3, &[0][..]));
         let refused = |system| XdpAtp::new(&system, 3).unwrap_err().to_string();
         assert!(refused(System::Atp(AtpParameters { fixed_point: true, ..atp })).starts_with("fixed_point: "));
-        assert!(refused(System::A2tp(A2tpParameters { collisions: CollisionRule::Shared, ..a2tp })).starts_with("collisions = \"shared\": "));
+        assert!(
+            refused(System::A2tp(A2tpParameters { collisions: CollisionRule::Shared, ..a2tp })).starts_with("collisions = \"shared\": ")
+        );
         assert_eq!(refused(System::tree(1)), "there is no program for the system tree");
         for (system, known) in [(System::Atp(atp), XdpSystem::Atp), (System::A2tp(a2tp), XdpSystem::A2tp)] {
             assert_eq!((XdpSystem::of(&system), known.number()), (Some(known), system.number()));
