@@ -27,8 +27,8 @@ RECORD = ROOT / "docs" / "hops.csv"
 PAGE = ROOT / "docs" / "performance.md"
 MARKS = ("<!-- instructions of a hop: made by scripts/hops.py -->", "<!-- end of instructions of a hop -->")
 
-#: Bytes that each host reduces, in a shorter and a longer run of each cell.
-CELLS = {"fig08": (64 << 10, 1 << 20), "tree": (64 << 10, 512 << 10)}
+#: Bytes that each host reduces or sends, in a shorter and a longer run of each cell.
+CELLS = {"fig08": (64 << 10, 1 << 20), "tree": (64 << 10, 512 << 10), "w1": (4 << 10, 64 << 10)}
 #: So much more than before is too much.
 TOLERANCE = 0.03
 
@@ -99,8 +99,9 @@ def dearer(known: dict[str, str], found: dict[str, float]) -> list[str]:
 
 def table(rows: Sequence[dict[str, str]]) -> str:
     """The record as a table of the page, the newest row first."""
-    lines = ["| change | `fig08` | `tree` |", "|---|---|---|"]
-    lines += [f"| {row['change']} | {float(row['fig08']):.0f} | {float(row['tree']):.0f} |" for row in reversed(rows)]
+    lines = [f"| change | {' | '.join(f'`{cell}`' for cell in CELLS)} |", "|---" * (1 + len(CELLS)) + "|"]
+    for row in reversed(rows):
+        lines.append(f"| {row['change']} | {' | '.join(f'{float(row[cell]):.0f}' for cell in CELLS)} |")
     return "\n".join(lines)
 
 

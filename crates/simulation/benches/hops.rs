@@ -1,7 +1,7 @@
 //! What a packet-hop costs in instructions, in cells so small that a simulator of processors counts them in seconds: no clock, so the same
 //! count on a busy machine. `scripts/hops.py` runs each cell in two sizes and takes the difference, which is free of set-up.
 //!
-//! Usage: `hops CELL BYTES`, where `BYTES` is what each host reduces or sends. Prints packet-hops and events.
+//! Usage: `hops CELL BYTES`, where `BYTES` is what each host reduces, or in `w1` sends. Prints packet-hops and events.
 
 use std::env;
 
@@ -13,7 +13,8 @@ use fanin_sim::random::{Purpose, Random};
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::{Contributions, JobSchedule, Scenario};
 use fanin_sim::traffic::{Pattern, TrafficConfig};
-use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Simulation, Topology};
+use fanin_sim::workloads::{Nobody, w1};
+use fanin_sim::{JobResult, LinkSpeed, NetworkConfig, RunResult, Shape, Simulation, Topology};
 use fanin_simulation::{AnySimulation, Runs};
 use fanin_systems::{CanaryParameters, JobSpec, System, build};
 
@@ -127,6 +128,14 @@ fn tree(bytes: u64) -> RunResult {
     collective(System::tree(4), network(None, Balancer::Random, Balancer::Random), &hosts, Vec::new(), bytes)
 }
 
+/// W1, in which hosts send to each other and no node handles anything: a permutation of 1,024 hosts over random spines.
+fn permutation(bytes: u64) -> RunResult {
+    let mut scenario = w1(1);
+    scenario.traffic[0].message_bytes = bytes;
+    let topology = Topology::new(&scenario.network.shape).expect("a network");
+    Simulation::<Nobody, Census>::new(topology, scenario, Vec::new(), &[]).expect("it fits").run()
+}
+
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let (cell, bytes) = match &arguments[..] {
@@ -137,8 +146,13 @@ fn main() {
     let result = match cell {
         "fig08" => fig08(bytes),
         "tree" => tree(bytes),
-        other => panic!("{other}: expected fig08 or tree"),
+        "w1" => permutation(bytes),
+        other => panic!("{other}: expected fig08, tree or w1"),
     };
-    assert!(result.jobs[0].is_complete() && result.verdict.wrong == 0 && result.broken.is_empty(), "{:?}", result.verdict);
+    assert!(
+        result.jobs.iter().all(JobResult::is_complete) && result.verdict.wrong == 0 && result.broken.is_empty(),
+        "{:?}",
+        result.verdict
+    );
     println!("{} packet-hops, {} events", result.packet_hops, result.events);
 }
