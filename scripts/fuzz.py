@@ -101,7 +101,7 @@ def targets(root: Path) -> list[Target]:
     found = []
     for manifest in sorted(root.glob("crates/*/Cargo.toml")):
         crate = re.search(r'^name = "([^"]+)"', manifest.read_text(), re.MULTILINE)
-        files = sorted([*manifest.parent.glob("src/**/*.rs"), *manifest.parent.glob("tests/*.rs")])
+        files = sorted([*manifest.parent.glob("src/**/*.rs"), *manifest.parent.glob("tests/*.rs"), *manifest.parent.glob("fuzz/*.rs")])
         found += [target for file in files if crate for target in in_file(crate[1], manifest.parent, file)]
     return sorted(found, key=lambda target: target.title)
 

@@ -84,8 +84,10 @@ impl IndexCoding {
             }
             _ => (None, rest, count as u64),
         };
-        let is_whole = count > 0 && values.len() == count * format.value_bytes as usize;
-        is_whole.then_some(Named { first, bits, values, end: u64::from(first) + span })
+        let end = u64::from(first) + span;
+        // An index is a word of 32 bits.
+        let is_whole = count > 0 && values.len() == count * format.value_bytes as usize && end <= 1 << 32;
+        is_whole.then_some(Named { first, bits, values, end })
     }
 }
 
@@ -212,6 +214,16 @@ mod tests {
         let mut bytes = Vec::new();
         coding.pack(format, pairs.iter().copied(), &mut bytes);
         bytes
+    }
+
+    /// Found by a fuzzer: the index of the second pair had no room in its word.
+    #[test]
+    fn indices_beyond_32_bits_are_refused() {
+        let format = PairFormat { index_bytes: 4, value_bytes: 1 };
+        let mut got = Vec::new();
+        assert!(!IndexCoding::Run.unpack(format, &[0xff, 0xff, 0xff, 0xff, 1, 2], 2, &mut got));
+        assert!(IndexCoding::Run.unpack(format, &[0xff, 0xff, 0xff, 0xff, 1], 1, &mut got));
+        assert_eq!(got, [Pair { index: u32::MAX, bits: 1 }]);
     }
 
     #[test]
