@@ -565,6 +565,20 @@ fn a_job_whose_node_breaks_fails_alone() {
 }
 
 #[test]
+fn a_rank_that_waits_long_for_the_greeting_may_say_meanwhile_that_it_is_there() {
+    let mut switch = switch();
+    let ranks = [0, 1].map(|rank| {
+        let connection = switch.connect();
+        switch.say(connection, ClientMessage::Hello(Hello::new("test")));
+        switch.say(connection, ClientMessage::Alive { sequence: 0 });
+        switch.say(connection, ClientMessage::Join(Box::new(join("a", rank, 2))));
+        connection
+    });
+    assert!(ranks.iter().all(|connection| switch.told[connection].refused().is_none()));
+    switch.ready(&ranks);
+}
+
+#[test]
 fn ranks_that_come_to_different_addresses_get_the_one_that_they_came_to() {
     let mut switch = switch();
     let joins = [(0, "127.0.0.1"), (1, "10.0.0.1")].map(|(rank, local)| {

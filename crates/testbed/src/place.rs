@@ -85,21 +85,26 @@ impl Place {
     }
 }
 
-/// Addresses on loopback whose ports nobody uses, neither for UDP nor for TCP.
-pub(crate) fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
+/// Addresses on 127.0.0.1 whose ports nobody uses, neither for UDP nor for TCP.
+fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
+    free_addresses_at(Ipv4Addr::LOCALHOST, count)
+}
+
+/// Addresses at this IP address of the machine whose ports nobody uses, neither for UDP nor for TCP.
+pub(crate) fn free_addresses_at(ip: Ipv4Addr, count: usize) -> Result<Vec<SocketAddr>> {
     // All are held until the last is found, so that none is found twice.
     let mut held = Vec::new();
     for _ in 0..count + PORT_TRIALS as usize {
         if held.len() == count {
             return Ok(held.into_iter().map(|(address, _, _): (SocketAddr, UdpSocket, TcpListener)| address).collect());
         }
-        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("there is no free port on 127.0.0.1")?;
+        let datagrams = UdpSocket::bind((ip, 0)).with_context(|| format!("there is no free port on {ip}"))?;
         let address = datagrams.local_addr()?;
         if let Ok(listener) = TcpListener::bind(address) {
             held.push((address, datagrams, listener));
         }
     }
-    bail!("there are no {count} ports on 127.0.0.1 that are free for both UDP and TCP")
+    bail!("there are no {count} ports on {ip} that are free for both UDP and TCP")
 }
 
 #[cfg(test)]

@@ -206,6 +206,8 @@ impl Jobs {
             (Stage::Fresh, ClientMessage::Hello(hello)) => self.on_hello(connection, hello),
             (Stage::Fresh, _) => self.refuse(connection, Refusal::Protocol, "the first message must be `hello`".into()),
             (Stage::Greeted, ClientMessage::Join(join)) => self.on_join(now_ms, connection, *join),
+            // Who has waited long for the greeting has said meanwhile that it is there.
+            (Stage::Greeted, ClientMessage::Alive { .. }) => {}
             (Stage::Greeted, _) => self.refuse(connection, Refusal::Protocol, "the second message must be `join`".into()),
             (Stage::Member { job_id, rank }, message) => self.on_member_message(now_ms, job_id, rank, message),
         }

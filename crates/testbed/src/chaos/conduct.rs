@@ -17,7 +17,6 @@ use super::messages::{Order, Report, Setup};
 use super::outcome::{JobOutcome, Outcome, RankEnd, RankOutcome, judge};
 use super::scenario::{Call, Fault, FaultKind, Job, Meets, Party, Place, Scenario, Target};
 use super::site::Site;
-use crate::place::free_addresses;
 use crate::process::{Process, Said};
 
 /// How long switches and the manager may take until they serve.
@@ -257,7 +256,7 @@ impl Run<'_> {
 
     fn start_job(&mut self, number: usize) -> Result<()> {
         // Where rank 0 listens, if it does.
-        let at_rank_0 = free_addresses(1)?[0];
+        let at_rank_0 = self.site.address()?;
         let job_seed = derive(self.scenario.seed, number as u64);
         for rank in 0..self.jobs[number].members.len() {
             let run = &self.jobs[number];

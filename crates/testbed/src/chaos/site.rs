@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use fanin_core::NodeId;
@@ -14,14 +15,23 @@ use fanin_fabric::Fabric;
 
 use super::relay::{Relay, Route, Wire};
 use super::scenario::{Fault, Job, Meets, Noise, Party, Place, Scenario, Target};
-use crate::place::free_addresses;
+use crate::place::free_addresses_at;
 
 /// Links of the fabric: as fast as software switches are, with hellos that survive a busy machine.
 const LINKS: &str = "[defaults]\nrate = \"400Mb/s\"\nbuffer = \"1MiB\"\necn_mark = \"128KiB\"\ndelay = \"100us\"\nhello_interval = \"50ms\"\n\
                      hello_timeout = \"1s\"\n";
 
+/// An address of loopback for each run: ports are taken later than they are found, and whoever opens a port meanwhile does so at another address.
+fn own_address() -> Ipv4Addr {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let (process, run) = (std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+    Ipv4Addr::new(127, 1 + (process >> 8 & 0x7f) as u8, process as u8, 1 + (run % 254) as u8)
+}
+
 /// The site of a run.
 pub struct Site {
+    /// The address of all its processes.
+    ip: Ipv4Addr,
     /// The program that all processes run.
     program: PathBuf,
     /// Its files and logs.
@@ -40,6 +50,7 @@ pub struct Site {
 
 /// A link's sockets, and each direction by itself.
 struct Links<'a> {
+    ip: Ipv4Addr,
     relay: Relay,
     wires: BTreeMap<(Party, Party), Wire>,
     fabric: &'a Fabric,
@@ -55,10 +66,12 @@ impl Site {
     /// # Errors
     /// Where the machine has no ports, or the folder takes no files.
     pub fn make(scenario: &Scenario, program: &Path, folder: &Path) -> Result<Self> {
+        let ip = own_address();
         let mut site = Site {
+            ip,
             program: program.to_owned(),
             folder: folder.to_owned(),
-            meeting: free_addresses(1)?[0],
+            meeting: free_addresses_at(ip, 1)?[0],
             detours: BTreeMap::new(),
             wires: BTreeMap::new(),
             noise: scenario.noise,
@@ -70,7 +83,7 @@ impl Site {
         if let Place::Fabric { leaves, spines, hosts_per_leaf } = scenario.place {
             let text = format!("{LINKS}\n[leaf_spine]\nleaves = {leaves}\nspines = {spines}\nhosts_per_leaf = {hosts_per_leaf}\n");
             let fabric = Fabric::parse("the scenario's fabric", &text)?;
-            let free = free_addresses(fabric.nodes().len())?;
+            let free = free_addresses_at(ip, fabric.nodes().len())?;
             let fabric = fabric.with_addresses(|node| free[node.index()]);
             let is_of_links = |(_, to): &&(Party, Party)| !matches!(to, Party::Rank { .. });
             if cuts.iter().any(|cut| is_of_links(&cut)) {
@@ -97,10 +110,11 @@ impl Site {
 
     /// Files of a fabric whose links pass this process: each switch knows its neighbours by sockets here.
     fn write_relayed(&mut self, fabric: &Fabric) -> Result<()> {
-        let mut links = Links { relay: Relay::default(), wires: BTreeMap::new(), fabric, seen: BTreeMap::new(), fronts: BTreeMap::new() };
+        let mut links =
+            Links { ip: self.ip, relay: Relay::default(), wires: BTreeMap::new(), fabric, seen: BTreeMap::new(), fronts: BTreeMap::new() };
         let (leaves, spines): (Vec<NodeId>, Vec<NodeId>) = fabric.switches().partition(|switch| fabric.name(*switch).starts_with("leaf"));
         for &leaf in &leaves {
-            links.to_hosts(leaf)?;
+            links.link_hosts(leaf)?;
             spines.iter().try_for_each(|spine| links.between(leaf, *spine))?;
         }
         let Links { relay, wires, seen, fronts, .. } = links;
@@ -119,7 +133,7 @@ impl Site {
         if self.detours.contains_key(&rank) {
             return Ok(());
         }
-        let listener = TcpListener::bind("127.0.0.1:0").context("there is no free port on 127.0.0.1")?;
+        let listener = TcpListener::bind((self.ip, 0)).with_context(|| format!("there is no free port on {}", self.ip))?;
         self.detours.insert(rank.clone(), listener.local_addr()?);
         let (there, back) = (Wire::default(), Wire::default());
         self.wires.insert((rank.clone(), at.clone()), there.clone());
@@ -158,6 +172,14 @@ impl Site {
         }
         command.args(["--http", "127.0.0.1:0", "--until-stdin-ends"]);
         command
+    }
+
+    /// Where rank 0 of a job can listen.
+    ///
+    /// # Errors
+    /// Where the machine has no port.
+    pub fn address(&self) -> Result<SocketAddr> {
+        Ok(free_addresses_at(self.ip, 1)?[0])
     }
 
     /// The command of a rank.
@@ -213,8 +235,8 @@ fn cut(fault: &Fault) -> Option<(Party, Party)> {
 }
 
 impl Links<'_> {
-    fn socket() -> Result<Arc<UdpSocket>> {
-        Ok(Arc::new(UdpSocket::bind("127.0.0.1:0").context("there is no free port on 127.0.0.1")?))
+    fn socket(&self) -> Result<Arc<UdpSocket>> {
+        Ok(Arc::new(UdpSocket::bind((self.ip, 0)).with_context(|| format!("there is no free port on {}", self.ip))?))
     }
 
     fn real(&self, node: NodeId) -> SocketAddr {
@@ -235,7 +257,7 @@ impl Links<'_> {
 
     /// The link between two switches.
     fn between(&mut self, a: NodeId, b: NodeId) -> Result<()> {
-        let (at_a, at_b) = (Links::socket()?, Links::socket()?);
+        let (at_a, at_b) = (self.socket()?, self.socket()?);
         self.seen.insert((a, b), at_a.local_addr()?);
         self.seen.insert((b, a), at_b.local_addr()?);
         let (there, back) = self.wires(a, b);
@@ -245,8 +267,8 @@ impl Links<'_> {
     }
 
     /// A leaf's links to its hosts, which know it by one address; the manager calls it there, too.
-    fn to_hosts(&mut self, leaf: NodeId) -> Result<()> {
-        let address = free_addresses(1)?[0];
+    fn link_hosts(&mut self, leaf: NodeId) -> Result<()> {
+        let address = free_addresses_at(self.ip, 1)?[0];
         let front = Arc::new(UdpSocket::bind(address).context("a leaf's socket")?);
         let calls = TcpListener::bind(address).context("a leaf's listener")?;
         self.fronts.insert(leaf, address);
@@ -254,7 +276,7 @@ impl Links<'_> {
         let hosts: BTreeSet<NodeId> = self.fabric.hosts().filter(|host| self.is_below(*host, leaf)).collect();
         let mut up = Vec::new();
         for host in hosts {
-            let (back, at) = (Links::socket()?, self.real(host));
+            let (back, at) = (self.socket()?, self.real(host));
             self.seen.insert((leaf, host), back.local_addr()?);
             let (down_wire, up_wire) = self.wires(leaf, host);
             up.push(Route { from: at, by: back.clone(), to: real, wire: up_wire });
