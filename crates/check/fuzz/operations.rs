@@ -86,8 +86,8 @@ fn operations_fuzzed() {
     bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
         let [system, shape, window, size, rest @ ..] = bytes else { return };
         let systems = System::all();
-        let system = systems[usize::from(*system) % systems.len()].clone();
-        if let Some(model) = model(system.clone(), [*shape, *window, *size]) {
+        let system = systems[usize::from(*system) % systems.len()];
+        if let Some(model) = model(system, [*shape, *window, *size]) {
             walk(system.name(), &model, rest);
         }
     });
@@ -99,10 +99,8 @@ fn walks_go_far() {
     let mut walked = Vec::new();
     for system in System::all() {
         let bytes: Vec<u8> = (0..STEPS_MAX as u64).map(|at| fanin_core::hash::mix(7, at) as u8).collect();
-        let steps = (0..8)
-            .filter_map(|shape| model(system.clone(), [shape, 1, 9]))
-            .map(|model| walk(system.name(), &model, &bytes))
-            .max_by_key(Vec::len);
+        let steps =
+            (0..8).filter_map(|shape| model(system, [shape, 1, 9])).map(|model| walk(system.name(), &model, &bytes)).max_by_key(Vec::len);
         walked.extend(steps.filter(|steps| steps.len() > 20).map(|steps| (system.name(), steps)));
     }
     // The others ask for networks or parameters of their own, which their models have (`crates/check/tests`).
