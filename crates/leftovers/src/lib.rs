@@ -45,7 +45,7 @@ macro_rules! watched {
     };
 }
 
-/// Remembers what there is, and has [`left`] asked when the process ends. For [`watched!`].
+/// Remembers what there is, and has it looked what is left of it when the process ends. For [`watched!`].
 #[allow(unsafe_code)]
 pub fn begin(lasting: &'static [&'static str]) {
     if BEGAN.set(Began { descriptors: descriptors(), lasting }).is_ok() {
