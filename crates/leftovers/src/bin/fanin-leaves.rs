@@ -19,7 +19,7 @@ fn main() {
         Some("thread") => thread("forgotten", Duration::from_secs(600)),
         Some("descriptor") => mem::forget(File::open("/dev/null").expect("it is there")),
         Some("process") => {
-            let child = Command::new("sleep").arg("30").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let child = Command::new("sleep").arg("3").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
             mem::forget(child.expect("a process"));
         }
         _ => {
