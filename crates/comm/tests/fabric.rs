@@ -323,7 +323,7 @@ fn options_that_mean_nothing_in_a_fabric_are_refused() {
     };
     assert!(
         without("FANIN_SYSTEM", "ring")
-            .starts_with("system = ring: expected auto, tree, canary or switchml without a fabric (FANIN_FABRIC)")
+            .starts_with("system = ring: expected auto, tree, canary, switchml, atp or a2tp without a fabric (FANIN_FABRIC)")
     );
     assert!(without("FANIN_FABRIC_HOST", "host1").starts_with("fabric_host = host1: expected none without a fabric"));
     let rendezvous = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_RENDEZVOUS", "s:1"), ("FANIN_FALLBACK", "error")];
