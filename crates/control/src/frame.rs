@@ -8,6 +8,10 @@ use serde::de::DeserializeOwned;
 /// The longest message, in bytes. A resume state with a range for every other block of a full window is far shorter.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 
+/// The longest first message of a connection, a greeting. What TLS begins with, read as a length, is more: whoever speaks TLS is told at once that here
+/// is none, and not waited for.
+const FIRST_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes of the length in front of a message.
 const LENGTH_BYTES: usize = 4;
 
@@ -15,10 +19,12 @@ const LENGTH_BYTES: usize = 4;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// Longer than any message: not this protocol.
-    #[error("a frame of {bytes} bytes is longer than the limit of {FRAME_BYTES_MAX}: this is not the control protocol")]
+    #[error("a frame of {bytes} bytes is longer than the limit of {most}: this is not the control protocol")]
     TooLong {
         /// The length that was announced.
         bytes: u64,
+        /// The longest that there may be.
+        most: usize,
     },
     /// The reader has no room for it.
     #[error(
@@ -52,6 +58,8 @@ pub struct Decoder {
     bytes: Vec<u8>,
     /// Where the first byte that is not yet decoded lies.
     start: usize,
+    /// The first message has come.
+    has_begun: bool,
     failed: Option<FrameError>,
 }
 
@@ -95,11 +103,13 @@ impl Decoder {
     fn decode<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
         let Some((length, rest)) = self.bytes[self.start..].split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length);
-        if length as usize > FRAME_BYTES_MAX {
-            return Err(FrameError::TooLong { bytes: u64::from(length) });
+        let most = if self.has_begun { FRAME_BYTES_MAX } else { FIRST_BYTES_MAX };
+        if length as usize > most {
+            return Err(FrameError::TooLong { bytes: u64::from(length), most });
         }
         let Some(body) = rest.get(..length as usize) else { return Ok(None) };
         let message = serde_json::from_slice(body).map_err(|error| FrameError::NotAMessage(error.to_string()))?;
+        self.has_begun = true;
         self.start += LENGTH_BYTES + length as usize;
         if self.start == self.bytes.len() {
             self.bytes.clear();
@@ -138,10 +148,22 @@ mod tests {
         let mut decoder = Decoder::new();
         decoder.push(b"GET / HTTP/1.1\r\n\r\n");
         let error = decoder.next::<ClientMessage>().unwrap_err();
-        assert_eq!(error, FrameError::TooLong { bytes: u64::from(u32::from_le_bytes(*b"GET ")) });
+        assert_eq!(error, FrameError::TooLong { bytes: u64::from(u32::from_le_bytes(*b"GET ")), most: FIRST_BYTES_MAX });
         decoder.push(&encode(&ClientMessage::Ready));
         assert_eq!(decoder.next::<ClientMessage>(), Err(error));
         assert_eq!(decoder.pending_bytes(), 0, "nothing is kept of what nobody will read");
+
+        // What TLS begins with, however short its first message is; later messages may be as long as that.
+        for length in [0u16, 200, 253, 1_500, u16::MAX] {
+            let mut decoder = Decoder::new();
+            decoder.push(&[[0x16, 3, 1], [(length >> 8) as u8, length as u8, 1]].concat());
+            assert!(matches!(decoder.next::<ClientMessage>(), Err(FrameError::TooLong { .. })), "{length}");
+        }
+        let mut decoder = Decoder::new();
+        decoder.push(&encode(&ClientMessage::Ready));
+        assert!(decoder.next::<ClientMessage>().unwrap().is_some());
+        decoder.push(&100_000u32.to_le_bytes());
+        assert_eq!(decoder.next::<ClientMessage>(), Ok(None));
 
         let mut decoder = Decoder::new();
         decoder.push(&encode(&"nonsense"));
