@@ -136,11 +136,3 @@ fn what_cannot_be_run_is_refused_by_name() {
     assert!(refused(&folder, &["testbed"]).contains("FABRIC.toml"));
     assert!(refused(&folder, &["testbed", "--chaos", "1", "--runs", "0"]).contains("--runs"));
 }
-
-#[test]
-#[ignore = "takes minutes: the nightly workflow runs campaigns by the program itself"]
-fn drawn_scenarios_have_no_findings() {
-    let folder = folder("chaos_drawn");
-    let output = fanin(&folder, &["testbed", "--chaos", "1000", "--runs", "25", "--logs", "logs"]);
-    assert_eq!(output.status.code(), Some(0), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-}

@@ -2,8 +2,8 @@
 //!
 //! A job of such a system has one element type and one operator, so there is one for each kind of call, type and operator, as
 //! `NAME/KIND/TYPE-OPERATOR`, joined at the same life of the same switch when it is first of use. Each has a socket of its own, whose thread answers
-//! between calls: others may need this rank after it has its result. Of ATP and A2TP rank 0 has the server as well. The communicator's own job, which is SwitchML's, knows who is gone and
-//! whether the switch was restarted, and does what is not a reduction.
+//! between calls: others may need this rank after it has its result. Of ATP and A2TP rank 0 has the server as well. The communicator's own job, which is
+//! SwitchML's, knows who is gone and whether the switch was restarted, and does what is not a reduction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Places for blocks at a switch of Canary, for each packet of a window: ranks are less than a window apart, so blocks that follow each other find
 /// their places free.
 const PLACES: u32 = 2;
-/// Aggregators at a switch of ATP or A2TP, for each packet of a window: blocks find theirs by a hash, and of so many one in eight that is taken meets
-/// another one there when the window is full.
+/// Aggregators at a switch of ATP or A2TP, for each packet of a window: blocks find theirs by a hash, and of a full window one in nine finds its own
+/// taken by another one (1 - 4 (1 - e^(-1/4))).
 const AGGREGATORS: u32 = 4;
 /// As many of either as a switch takes.
 const PLACES_MAX: u32 = 16_384;

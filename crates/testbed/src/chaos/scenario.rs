@@ -337,13 +337,13 @@ impl Scenario {
         let name = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read"))?;
         let is_json = path.extension().is_some_and(|extension| extension == "json");
-        let scenario: Scenario = if is_json {
-            serde_json::from_str(&text).map_err(anyhow::Error::from)
-        } else {
-            toml::from_str(&text).map_err(anyhow::Error::from)
-        }
-        .with_context(|| name.to_string())?;
-        scenario.check().with_context(|| name.to_string())?;
+        Scenario::parse(&text, is_json).with_context(|| name.to_string())
+    }
+
+    /// Reads what a file has, TOML or JSON.
+    fn parse(text: &str, is_json: bool) -> Result<Self> {
+        let scenario: Scenario = if is_json { serde_json::from_str(text)? } else { toml::from_str(text)? };
+        scenario.check()?;
         Ok(scenario)
     }
 
@@ -453,5 +453,33 @@ impl Scenario {
             _ => false,
         };
         is_link.then_some(())
+    }
+}
+
+#[cfg(test)]
+#[allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`")]
+mod tests {
+    use super::*;
+
+    /// Whatever a file has, it is refused with words, or a scenario that is read back from what is written of it. An ordinary test runs what a fuzzer
+    /// has found (`make fuzz`).
+    #[test]
+    fn scenarios_fuzzed() {
+        bolero::check!().with_iterations(0).for_each(|bytes: &[u8]| {
+            let Ok(text) = std::str::from_utf8(bytes) else { return };
+            for is_json in [false, true] {
+                match Scenario::parse(text, is_json) {
+                    Err(error) => assert!(!format!("{error:#}").is_empty()),
+                    Ok(scenario) => {
+                        // TOML has no numbers of 64 bits without a sign.
+                        if let Ok(written) = scenario.to_toml() {
+                            assert_eq!(Scenario::parse(&written, false).unwrap(), scenario);
+                        }
+                        let json = serde_json::to_string(&scenario).unwrap();
+                        assert_eq!(Scenario::parse(&json, true).unwrap(), scenario);
+                    }
+                }
+            }
+        });
     }
 }
