@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use common::{GUARD, Rank, config, join, metric, run_job, until};
-use fanin_control::{ClientMessage, OperatorWish, encode};
+use fanin_control::{ClientMessage, Hello, OperatorWish, encode};
 use fanin_daemon::{Daemon, DaemonConfig};
 use fanin_operator::Digest;
 
@@ -61,6 +61,8 @@ fn what_strangers_ask_for_is_bounded_and_newcomers_find_room() {
         .map(|_| {
             let mut stream = TcpStream::connect(switch).unwrap();
             stream.set_read_timeout(Some(GUARD)).unwrap();
+            // Who has not said hello has no word as long as that.
+            stream.write_all(&encode(&ClientMessage::Hello(Hello::new("stranger")))).unwrap();
             stream.write_all(&(1_000_000u32).to_le_bytes()).unwrap();
             // It may be refused in the middle of it.
             let _ = stream.write_all(&vec![b' '; 900_000]);
