@@ -7,6 +7,7 @@ mod hardware;
 mod large;
 mod limits;
 mod partial;
+mod partitions;
 mod shapes;
 
 use fanin_core::{CollectiveKind, DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind, Rank};
@@ -46,6 +47,9 @@ const TRIMMING: u64 = 62;
 
 /// The stream of what elements are.
 const NUMBERS: u64 = 63;
+
+/// The stream of networks that fall apart.
+const PARTITIONS: u64 = 65;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,6 +114,8 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut demand = Demand::MustComplete;
     if weather == Weather::Breaking {
         (faults.timed, demand) = timed_faults(fault_draw, &map, &jobs, scale.duration_ps, patience);
+        let times = (scale.duration_ps, patience);
+        demand = partitions::partitions(&mut Draw::new(seed, PARTITIONS), &map, &mut faults, times, demand);
     }
     let last_fault = faults.timed.iter().map(end_of).max().unwrap_or(Instant::ZERO);
     let mut time_limit = Duration::from_ps(last_fault.as_ps() + scale.duration_ps * 4) + patience.times(40);

@@ -99,7 +99,8 @@ fn check_failure(recipe: &Recipe, job: &JobRecipe, rank: u32, operation: &Operat
 /// Where hosts that die are all that fails for good or for long, losses and load are what every job bears: who does not complete has lost
 /// one of its members, and names it.
 fn check_name(recipe: &Recipe, job: &JobRecipe, ended: Instant, failure: &Failure) -> Option<String> {
-    if !job.system.finds_the_dead() || recipe.faults.timed.is_empty() || recipe.faults.timed.len() != recipe.deaths().count() {
+    let only_hosts_fail = recipe.faults.timed.len() == recipe.deaths().count() && !recipe.has_deaf_links();
+    if !job.system.finds_the_dead() || recipe.faults.timed.is_empty() || !only_hosts_fail {
         return None;
     }
     let is_member = |host: NodeId| job.hosts.contains(&host) || job.servers.contains(&host);
@@ -115,10 +116,11 @@ fn check_name(recipe: &Recipe, job: &JobRecipe, ended: Instant, failure: &Failur
 
 /// Whether anything happens to the host itself, or may cut it off: then it is itself who is missing.
 fn is_hit(recipe: &Recipe, host: NodeId) -> bool {
-    recipe.faults.timed.iter().any(|fault| match *fault {
-        TimedFault::HostStall { host: hit, .. } | TimedFault::HostDies { host: hit, .. } => hit == host,
-        TimedFault::LinkDown { .. } | TimedFault::SwitchDown { .. } => true,
-    })
+    recipe.has_deaf_links()
+        || recipe.faults.timed.iter().any(|fault| match *fault {
+            TimedFault::HostStall { host: hit, .. } | TimedFault::HostDies { host: hit, .. } => hit == host,
+            TimedFault::LinkDown { .. } | TimedFault::SwitchDown { .. } => true,
+        })
 }
 
 /// Whether the failure leads to the host: its rank, or the switch that it hangs on.

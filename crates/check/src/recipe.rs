@@ -1,5 +1,6 @@
 //! A run as plain data: everything that [`fn@crate::run`] needs, and what people read when it fails.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use fanin_core::{Cells, CollectiveKind, Duration, ElementOp, Instant, JobId, NodeId, OrderFree, ReproducibleBy};
@@ -217,6 +218,36 @@ impl Recipe {
         self.forwarding.iter().for_each(|switch| topology.map.forward_only(*switch));
         topology.map.set_marks(self.network.ecn_mark_bytes != u64::MAX);
         Ok(topology)
+    }
+
+    /// Whether all that goes one way by some link is lost for good: whoever is behind it may be cut off while all hosts live.
+    pub fn has_deaf_links(&self) -> bool {
+        self.faults.links.iter().any(|link| link.loss >= 1.0)
+    }
+
+    /// Whether links that go down at one time leave some node without a way to some other one.
+    pub fn is_cut_in_two(&self) -> bool {
+        let map = &self.topology().expect("recipes have networks").map;
+        let down_at = |at: Instant, a: NodeId, b: NodeId| {
+            self.faults.timed.iter().any(|fault| match *fault {
+                TimedFault::LinkDown { a: one, b: other, from, until } => {
+                    ((one, other) == (a, b) || (one, other) == (b, a)) && from <= at && at < until
+                }
+                _ => false,
+            })
+        };
+        let begins = self.faults.timed.iter().filter_map(|fault| match *fault {
+            TimedFault::LinkDown { from, .. } => Some(from),
+            _ => None,
+        });
+        begins.into_iter().any(|at| {
+            let (mut seen, mut next) = (BTreeSet::from([NodeId(0)]), vec![NodeId(0)]);
+            while let Some(node) = next.pop() {
+                let ways = map.neighbours(node).iter().map(|other| other.node).filter(|&other| !down_at(at, node, other));
+                next.extend(ways.filter(|&other| seen.insert(other)));
+            }
+            seen.len() < map.nodes() as usize
+        })
     }
 
     /// Hosts that die, and when.

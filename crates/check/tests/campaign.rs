@@ -1,6 +1,6 @@
 //! Random runs from seeds: nothing is wrong in any of them, and enough happens in them for that to mean something.
 
-use fanin_check::{Checks, campaign, generate, generate_for};
+use fanin_check::{Checks, Demand, campaign, generate, generate_for};
 use fanin_core::DropReason;
 use fanin_systems::System;
 
@@ -81,6 +81,17 @@ fn some_networks_have_switches_that_lead_packets_back() {
     }
 }
 
+/// A network in two parts for a while, or for good; and links that carry nothing in one direction. No seed of theirs is run here: the other campaigns
+/// have them.
+#[test]
+fn some_networks_fall_apart_and_some_links_go_one_way_only() {
+    let recipes: Vec<_> = (0..SEEDS).map(generate).collect();
+    let one_way = recipes.iter().filter(|recipe| recipe.has_deaf_links()).count();
+    let cut = recipes.iter().filter(|recipe| recipe.is_cut_in_two());
+    let (for_a_while, for_good): (Vec<_>, Vec<_>) = cut.partition(|recipe| recipe.demand == Demand::MustComplete);
+    assert!(one_way > 15 && for_a_while.len() > 10 && for_good.len() > 5, "{one_way} {} {}", for_a_while.len(), for_good.len());
+}
+
 #[test]
 fn a_seed_always_gives_the_same_recipe_and_seeds_give_different_ones() {
     let recipes: Vec<_> = (0..200).map(generate).collect();
@@ -97,7 +108,7 @@ fn a_campaign_does_not_depend_on_the_number_of_threads() {
 }
 
 /// Seeds of the campaign of Canary alone.
-const CANARY_SEEDS: u64 = 600;
+const CANARY_SEEDS: u64 = 400;
 
 #[test]
 fn canary_bears_what_the_others_bear() {
@@ -125,7 +136,7 @@ fn switchml_bears_what_goes_wrong_in_every_collective() {
 }
 
 /// Seeds of the campaign of PANAMA alone.
-const PANAMA_SEEDS: u64 = 600;
+const PANAMA_SEEDS: u64 = 300;
 
 #[test]
 fn panama_bears_what_the_others_bear() {
@@ -150,7 +161,7 @@ fn netreduce_bears_what_the_others_bear() {
 }
 
 /// Seeds of the campaign of SHARP alone.
-const SHARP_SEEDS: u64 = 600;
+const SHARP_SEEDS: u64 = 300;
 
 #[test]
 fn sharp_bears_what_the_others_bear() {
@@ -163,7 +174,7 @@ fn sharp_bears_what_the_others_bear() {
 }
 
 /// Seeds of the campaign of allreduces over machines alone.
-const MACHINES_SEEDS: u64 = 300;
+const MACHINES_SEEDS: u64 = 100;
 
 #[test]
 fn allreduces_over_machines_bear_what_the_others_bear() {

@@ -110,7 +110,7 @@ fn switches_that_lose_their_memory_make_no_wrong_sums() {
         recipe
     };
     let (mut complete, mut anew, mut wrong) = (0, 0, 0);
-    for seed in 0..60 {
+    for seed in 0..30 {
         let recipe = recipe(seed);
         let result = run::<[u8]>(&recipe, |_| {}).expect("the run is possible");
         assert_eq!(violations(&recipe, &result), [""; 0], "seed {seed}");
@@ -120,5 +120,5 @@ fn switches_that_lose_their_memory_make_no_wrong_sums() {
         wrong += u32::from(!violations(&recipe, &mixed).is_empty());
     }
     println!("{complete} runs complete, {anew} blocks begun anew; {wrong} runs are wrong with the bug");
-    assert!(complete > 30 && anew > 10 && wrong > 3, "{complete} {anew} {wrong}");
+    assert!(complete > 15 && anew > 5 && wrong > 1, "{complete} {anew} {wrong}");
 }

@@ -15,8 +15,24 @@ use serde_json::Value;
 const UNRECORDED: &[(&str, &str)] = &[];
 
 /// Figures whose quick run takes 20 s of processor time or more: `make check-verdicts` holds them.
-const LONG: &[(&str, &str)] =
-    &[("a2tp", "fairness"), ("a2tp", "fairness_jobs"), ("a2tp", "fig12"), ("a2tp", "fig13_full"), ("canary", "fig10")];
+const LONG: &[(&str, &str)] = &[
+    ("a2tp", "fairness"),
+    ("a2tp", "fairness_jobs"),
+    ("a2tp", "fig12"),
+    ("a2tp", "fig13_full"),
+    ("all", "congestion"),
+    ("all", "congestion_2to1"),
+    ("all", "oversubscription"),
+    ("all", "workloads"),
+    ("canary", "fig02"),
+    ("canary", "fig07"),
+    ("canary", "fig08"),
+    ("canary", "fig09"),
+    ("canary", "fig10"),
+    ("canary", "fig11"),
+    ("netreduce", "machines"),
+    ("rina", "loss"),
+];
 
 /// What is wrong with the claims of a paper's quick run.
 fn wrong_of(paper: &str, judged: &[Value]) -> Vec<String> {
