@@ -250,8 +250,12 @@ fn what_pods_cannot_do_is_refused_with_field_value_and_what_was_expected() {
             "jobs[0].leader = \"random\": expected \"rotating\" where the collective is reduce-scatter: who leads its blocks follows from its root or \
              its shares (the job has across)",
         ),
+        (
+            "across = { system = \"sharp\", refused = \"wait\" }",
+            "jobs[0].across.refused = \"wait\": expected \"host\" with mode = \"low-latency\": groups hold their quotas",
+        ),
         ("across = \"ring\"\nchunks = 0", "jobs[0].chunks = 0: expected a whole number of 1 or more"),
-        ("across = \"ring\"\nchunks = 15000\noperations = 9", "jobs[0].chunks = 15000: expected at most 65536 of all operations together"),
+        ("across = \"ring\"\nchunks = 15000\noperations = 20", "jobs[0].chunks = 15000: expected at most 65536 of all operations together"),
     ];
     for (more, expected) in cases {
         assert!(said(more).contains(expected), "{}\n{expected}", said(more));

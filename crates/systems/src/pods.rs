@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use fanin_core::{CollectiveKind, NetworkMap, NodeId};
 
 use crate::canary::LeaderRule;
+use crate::sharp::{RefusalRule, SharpMode};
 use crate::system::System;
 
 /// Whether a system has a way of its own for a collective, as its parameters are.
@@ -28,9 +29,15 @@ pub fn sums_inside(system: &System) -> bool {
     system.density().is_none() && own(CollectiveKind::ReduceScatter) && own(CollectiveKind::AllGather)
 }
 
-/// Whether a system can sum between pods: dense vectors, without servers, which would be hosts of no pod.
+/// Whether a system can sum between pods: dense vectors, without servers, which would be hosts of no pod, and without groups that hold what others wait for.
 pub fn sums_between(system: &System) -> bool {
-    system.density().is_none() && system.servers() == 0
+    system.density().is_none() && system.servers() == 0 && !holds_and_waits(system)
+}
+
+/// Whether a group holds a part of its switches for as long as it lives, and waits for as long where it gets none. A job's groups live until all of them are
+/// through: who waits for a group that holds something waits for ever, if that group needs what it has to do first.
+pub fn holds_and_waits(system: &System) -> bool {
+    matches!(system, System::Sharp(parameters) if parameters.mode == SharpMode::LowLatency && parameters.refused == RefusalRule::Wait)
 }
 
 /// The ranks in each pod, by host; pods in the order of their first hosts. `hosts` has the host of each rank.
@@ -167,7 +174,7 @@ impl PodVectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CanaryParameters;
+    use crate::{CanaryParameters, SharpParameters};
 
     #[test]
     fn pods_are_what_hangs_together_without_the_highest_switches() {
@@ -195,6 +202,11 @@ mod tests {
         assert!(sums_inside(&System::canary()) && !sums_inside(&fixed) && sums_between(&fixed));
         assert!(!sums_inside(&System::tree(1)) && sums_between(&System::tree(1)));
         assert!(!sums_between(&System::flare(0.1)) && !sums_between(&System::flare(1.0)), "lists of pairs");
+        let sharp = |mode, refused| System::Sharp(SharpParameters { mode, refused, ..SharpParameters::default() });
+        assert!(
+            sums_between(&sharp(SharpMode::LowLatency, RefusalRule::Host)) && sums_between(&sharp(SharpMode::Streaming, RefusalRule::Wait))
+        );
+        assert!(!sums_between(&sharp(SharpMode::LowLatency, RefusalRule::Wait)), "its groups would wait for each other for ever");
         assert_eq!(System::names_of("and", sums_inside), "canary, switchml and exchange");
         assert!(!System::all().iter().any(|system| system.servers() > 0 && sums_between(system)));
     }

@@ -142,7 +142,9 @@ fn fit(map: &NetworkMap, jobs: &[JobRecipe]) -> bool {
         };
         job.elements.iter().zip(&job.kinds).all(asked)
     };
-    let specs: Vec<JobSpec<'_, ()>> = (0..).zip(jobs).map(|(id, job)| job.spec(JobId(id), ())).collect();
+    // How long they are patient is known later, and is more than what systems ask for.
+    let specs: Vec<JobSpec<'_, ()>> =
+        (0..).zip(jobs).map(|(id, job)| JobSpec { patience: Duration::MAX, ..job.spec(JobId(id), ()) }).collect();
     jobs.iter().all(takes) && specs.iter().all(|spec| build::<Census>(spec, map).is_ok()) && shared::<Census>(&specs, map).is_ok()
 }
 

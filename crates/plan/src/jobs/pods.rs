@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use fanin_core::NetworkMap;
-use fanin_systems::pods::{PodPart, PodStep, PodVectors, of_hosts, sums_between, sums_inside};
+use fanin_systems::pods::{PodPart, PodStep, PodVectors, holds_and_waits, of_hosts, sums_between, sums_inside};
 use fanin_systems::{System, check_collective};
 use fanin_workload::{CollectiveKind as Word, Workload, validate};
 
@@ -63,6 +63,11 @@ pub fn apply(refuse: &Refuse<'_>, map: &NetworkMap, job: &mut PreparedJob) -> Re
     if !sums_inside(&job.system) {
         return Err(no_way_inside(refuse, job));
     }
+    if holds_and_waits(&across) {
+        let expected =
+            "\"host\" with mode = \"low-latency\": groups hold their quotas until all are through, and would wait for each other for ever";
+        return Err(refuse.at(&path("across.refused"), expected));
+    }
     if !sums_between(&across) {
         return Err(refuse.say(&path("across"), across.name(), System::names_of("or", sums_between)));
     }
@@ -79,7 +84,12 @@ pub fn apply(refuse: &Refuse<'_>, map: &NetworkMap, job: &mut PreparedJob) -> Re
     let vectors = PodVectors { elements, chunks: u64::from(chunks), operations, workers: sizes[0] as u64 };
     let chunks = vectors.chunks();
     if chunks * u64::from(operations) > CHUNKS_MAX {
-        return Err(refuse.say(&path("chunks"), chunks, format!("at most {CHUNKS_MAX} of all operations together")));
+        let expected = format!("at most {CHUNKS_MAX} of all operations together");
+        return Err(if refuse.has(&path("chunks")) {
+            refuse.at(&path("chunks"), expected)
+        } else {
+            refuse.say(&path("chunks"), chunks, expected)
+        });
     }
     if elements == 0 || !common.message_bytes(element_bytes).is_multiple_of(element_bytes) {
         return Err(refuse.at(&path("message"), format!("a multiple of {element_bytes} bytes, the length of an element, of one at least")));
