@@ -6,8 +6,8 @@ use fanin_core::{Census, Duration, Instant, NodeId};
 use fanin_sim::RunResult;
 use fanin_sim::faults::TimedFault;
 use fanin_sim::programs::Span;
-use fanin_systems::System;
 use fanin_systems::pods::{PodVectors, sums_between, sums_inside};
+use fanin_systems::{RefusalRule, SharpMode, SharpParameters, System};
 
 /// Seeds of the campaign of pods alone.
 const SEEDS: u64 = 600;
@@ -115,4 +115,24 @@ fn what_is_out_of_its_turn_is_found() {
     assert!(left.contains("ended where 5 of 6 ranks are through"), "{left}");
     let nothing = words(&|result| result.programs[0].ended = None);
     assert!(nothing.contains("neither ended nor failed"), "{nothing}");
+}
+
+/// Seed 5000393 of an earlier campaign: groups of SHARP hold quotas for as long as they live, which is until all are through. One that waits for another's waits
+/// for ever; where its hosts do what is refused, or where groups stream and give their switches back, all end. So plans refuse the first, and campaigns draw none.
+#[test]
+fn groups_that_hold_and_wait_would_never_end() {
+    let ends = |mode, refused| {
+        let mut recipe = canary_and_rings();
+        recipe.demand = Demand::MayFail;
+        for job in &mut recipe.jobs {
+            job.patience = Duration::from_ms(20);
+            if job.system.name() == "ring" {
+                job.system = System::Sharp(SharpParameters { mode, refused, quota: 8, outstanding: 8, ..SharpParameters::default() });
+            }
+        }
+        run::<Census>(&recipe, |_| {}).unwrap().programs[0].ended.is_some()
+    };
+    assert!(!ends(SharpMode::LowLatency, RefusalRule::Wait));
+    assert!(ends(SharpMode::LowLatency, RefusalRule::Host));
+    assert!(ends(SharpMode::Streaming, RefusalRule::Wait));
 }
