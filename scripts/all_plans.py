@@ -259,6 +259,7 @@ AXES: Mapping[str, Axis] = {
         more=(
             System("Canary, window 64", {"system": "canary", "window": 64}),
             System("4 trees, window 64", {"system": "tree", "trees": 4, "window": 64}),
+            System("Canary, A2TP's windows", {"system": "canary", "windows": "a2tp"}),
         ),
         short="leaves 2:1",
     ),
@@ -400,6 +401,11 @@ AXES: Mapping[str, Axis] = {
             System("Canary, learns timeouts", {"system": "canary", "timeout": "adaptive"}),
             System("Canary, knows how many come", {"system": "canary", "fan_in": "known"}),
             System("Canary, knows, window 64", {"system": "canary", "fan_in": "known", "window": 64}),
+            System("Canary, A2TP's windows", {"system": "canary", "windows": "a2tp"}),
+            System("Canary, same bits", {"system": "canary", "reproducible": "element"}),
+            # As many workers on each leaf: placed at random they would not be.
+            System("Canary in racks, rings between", {"system": "canary", "placement": "spread", "across": "ring"}),
+            System("Canary in racks, Canary between", {"system": "canary", "placement": "spread", "across": "canary"}),
             System("ATP, 1 server", {"system": "atp"}),
             System("A2TP, 1 server", {"system": "a2tp"}),
         ),

@@ -108,7 +108,7 @@ class Nightly(unittest.TestCase):
         assert matrix is not None and systems is not None
         known = re.findall(r'"([a-z0-9-]+)"', systems[1])
         self.assertGreater(len(known), 10)
-        self.assertEqual(sorted(matrix[1].split(", ")), sorted([*known, "all"]))
+        self.assertEqual(sorted(matrix[1].split(", ")), sorted([*known, "all", "pods"]))
 
 
 if __name__ == "__main__":

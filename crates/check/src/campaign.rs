@@ -46,6 +46,10 @@ pub struct Report {
     pub runs: u64,
     /// Jobs of each system.
     pub jobs: BTreeMap<&'static str, u64>,
+    /// Jobs in pods, by the systems inside of pods and between them.
+    pub pods: BTreeMap<String, u64>,
+    /// Jobs in pods that all ranks got through.
+    pub pods_complete: u64,
     /// Operations of each kind.
     pub operations: BTreeMap<&'static str, u64>,
     /// Jobs of which every worker completed every operation.
@@ -72,14 +76,22 @@ pub struct Report {
 
 impl Report {
     fn count(&mut self, recipe: &Recipe, result: &RunResult) {
-        for (job, outcome) in recipe.jobs.iter().zip(&result.jobs) {
+        for (index, (job, outcome)) in recipe.jobs.iter().zip(&result.jobs).enumerate() {
             *self.jobs.entry(job.system.name()).or_default() += 1;
             for number in 0..job.operations().0.len() {
                 let kind = job.kinds.get(number).copied().unwrap_or_default();
                 *self.operations.entry(kind.name()).or_default() += 1;
             }
+            if recipe.drives(index) {
+                continue;
+            }
             self.jobs_complete += u64::from(outcome.is_complete());
             self.jobs_failed += u64::from(outcome.first_failure().is_some());
+        }
+        for (pods, ran) in recipe.pods.iter().zip(&result.programs) {
+            let [inside, across] = pods.one_of_each().map(|job| recipe.jobs[job].system.name());
+            *self.pods.entry(format!("{inside} and {across}")).or_default() += 1;
+            self.pods_complete += u64::from(ran.ended.is_some());
         }
         self.runs_with_deaths += u64::from(recipe.deaths().next().is_some());
         self.pieces_checked += result.verdict.pieces_checked;
@@ -100,6 +112,10 @@ impl Report {
         for (name, count) in other.operations {
             *self.operations.entry(name).or_default() += count;
         }
+        for (name, count) in other.pods {
+            *self.pods.entry(name).or_default() += count;
+        }
+        self.pods_complete += other.pods_complete;
         self.jobs_complete += other.jobs_complete;
         self.jobs_failed += other.jobs_failed;
         self.runs_must_complete += other.runs_must_complete;
@@ -134,6 +150,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} runs, {} of them must complete, {} with dead hosts", self.runs, self.runs_must_complete, self.runs_with_deaths)?;
         writeln!(f, "jobs {:?}: {} complete, {} with failures", self.jobs, self.jobs_complete, self.jobs_failed)?;
+        if !self.pods.is_empty() {
+            writeln!(f, "pods {:?}: {} complete", self.pods, self.pods_complete)?;
+        }
         writeln!(f, "operations {:?}", self.operations)?;
         writeln!(
             f,
@@ -154,7 +173,7 @@ pub struct Checks {
     pub elements: bool,
     /// Threads.
     pub threads: usize,
-    /// Jobs of this system only, one of [`fanin_systems::System::NAMES`].
+    /// Jobs of this system only, one of [`fanin_systems::System::NAMES`]; with [`PODS`](crate::generate::PODS) one of each run is in pods.
     pub only: Option<&'static str>,
 }
 
@@ -181,7 +200,7 @@ pub fn examine(recipe: &Recipe, checks: Checks) -> (Option<RunResult>, Vec<Strin
         match run::<[u8]>(recipe, |_| {}) {
             Ok(elements) => {
                 found.extend(violations(recipe, &elements).into_iter().map(|what| format!("with elements: {what}")));
-                if elements.jobs != result.jobs || elements.counters != result.counters {
+                if elements.jobs != result.jobs || elements.programs != result.programs || elements.counters != result.counters {
                     found.push("elements took another course than the census".into());
                 }
             }

@@ -15,6 +15,8 @@ use crate::generate::generate_for;
 struct Written {
     runs: u64,
     jobs: BTreeMap<String, u64>,
+    pods: BTreeMap<String, u64>,
+    pods_complete: u64,
     operations: BTreeMap<String, u64>,
     jobs_complete: u64,
     jobs_failed: u64,
@@ -61,6 +63,8 @@ impl Report {
         let written = Written {
             runs: self.runs,
             jobs: owned(&self.jobs),
+            pods: self.pods.clone(),
+            pods_complete: self.pods_complete,
             operations: owned(&self.operations),
             jobs_complete: self.jobs_complete,
             jobs_failed: self.jobs_failed,
@@ -91,6 +95,8 @@ impl Report {
         Ok(Report {
             runs: written.runs,
             jobs: named(written.jobs, &System::names())?,
+            pods: written.pods,
+            pods_complete: written.pods_complete,
             operations: named(written.operations, &kinds)?,
             jobs_complete: written.jobs_complete,
             jobs_failed: written.jobs_failed,

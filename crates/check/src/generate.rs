@@ -8,6 +8,7 @@ mod large;
 mod limits;
 mod partial;
 mod partitions;
+mod pods;
 mod shapes;
 
 use fanin_core::{CollectiveKind, DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind, Rank};
@@ -45,6 +46,12 @@ const HARDWARE: u64 = 61;
 /// The stream of what switches do where a queue is full.
 const TRIMMING: u64 = 62;
 
+/// The stream of jobs in pods.
+const IN_PODS: u64 = 65;
+
+/// As the name of a system: one job of each run is in pods, by two systems that are drawn.
+pub const PODS: &str = "pods";
+
 /// The stream of what elements are.
 const NUMBERS: u64 = 63;
 
@@ -67,13 +74,14 @@ pub fn generate(seed: u64) -> Recipe {
     generate_for(seed, None)
 }
 
-/// The run of this seed with jobs of one system only, one of [`System::NAMES`]; of any system where none is given.
+/// The run of this seed with jobs of one system only, one of [`System::NAMES`]; of any system where none is given, or [`PODS`].
 pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut draw = Draw::new(seed, 1);
     let weather = *draw.pick(&[Weather::Calm, Weather::Lossy, Weather::Lossy, Weather::Breaking, Weather::Breaking]);
     let mut network = network(&mut Draw::new(seed, 2), weather);
     other_shapes(&mut Draw::new(seed, 30), &mut network);
     lossless_dragonflies(&mut Draw::new(seed, 40), &mut network);
+    pods::network(&mut Draw::new(seed, IN_PODS), &mut network, only);
     other_ways(&mut Draw::new(seed, 41), &mut network);
     trimming(&mut Draw::new(seed, TRIMMING), &mut network);
     let large = &mut Draw::new(seed, 51);
@@ -87,6 +95,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     if is_large {
         large::job(large, &map, &mut jobs);
     }
+    let in_pods = pods::divide(&mut Draw::new(seed, IN_PODS + 1), (&map, weather), &mut jobs, only);
     step_costs(&mut Draw::new(seed, 38), &mut jobs);
     some_forward_only(&mut Draw::new(seed, 39), &mut jobs);
     let forwarding = partial::forwarding(&mut Draw::new(seed, 44), &map, &jobs);
@@ -106,11 +115,12 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let (limits, slowed) = limits::host_limits(&mut Draw::new(seed, 50), (&network, &map), &jobs, loses);
     let (pipeline, led_back) = hardware::pipeline(&mut Draw::new(seed, HARDWARE), &network, &map, &jobs);
     let scale = Scale::of(&network, &jobs, &traffic, &faults).slower(slowed * led_back);
-    let patience = Duration::from_ps(scale.trouble_ps.saturating_mul(draw.between(2, 4)));
+    let patience = Duration::from_ps(scale.trouble_ps.saturating_mul(draw.between(2, 4)).saturating_mul(pods::turns(&in_pods)));
     for job in &mut jobs {
         job.patience = patience;
         job.start = starts(&mut draw, job.hosts.len(), patience);
     }
+    let in_pods = pods::started(&mut draw, in_pods, &mut jobs, patience);
     let mut demand = Demand::MustComplete;
     if weather == Weather::Breaking {
         (faults.timed, demand) = timed_faults(fault_draw, &map, &jobs, scale.duration_ps, patience);
@@ -122,7 +132,20 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     if network.lossless.is_some() {
         time_limit = time_limit.min(LOSSLESS_LIMIT);
     }
-    Recipe { seed, network, forwarding, pipeline, jobs, traffic, limits, faults, time_limit, drain: draw.percent(50), demand }
+    Recipe {
+        seed,
+        network,
+        forwarding,
+        pipeline,
+        jobs,
+        pods: in_pods,
+        traffic,
+        limits,
+        faults,
+        time_limit,
+        drain: draw.percent(50),
+        demand,
+    }
 }
 
 fn link(draw: &mut Draw) -> LinkSpeed {
@@ -394,7 +417,8 @@ fn numbers(draw: &mut Draw, jobs: &mut [JobRecipe]) {
 
 /// What the operations of a job are, where its system does more than allreduces.
 fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
-    if !job.system.offers(CollectiveKind::ReduceScatter) {
+    // Groups of pods have theirs.
+    if !job.system.offers(CollectiveKind::ReduceScatter) || !job.kinds.is_empty() {
         return;
     }
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.

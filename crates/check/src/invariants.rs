@@ -1,5 +1,7 @@
 //! What must be true of every run, whatever went wrong in it.
 
+mod pods;
+
 use fanin_core::{Failure, FailureReason, Instant, NodeId, Rank, Suspect};
 use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::{Ended, OperationResult};
@@ -25,6 +27,7 @@ pub fn violations(recipe: &Recipe, result: &RunResult) -> Vec<String> {
             check_worker(recipe, result, (index, job), (rank as u32, worker), &mut found);
         }
     }
+    pods::violations(recipe, result, &mut found);
     check_links(result, &mut found);
     check_leaks(recipe, result, &mut found);
     found
@@ -54,19 +57,23 @@ fn check_worker(
     let death = recipe.deaths().filter(|(host, _)| host.0 == worker.host).map(|(_, at)| at).min();
     let dead = death.is_some_and(|at| at <= result.end);
     let failed = worker.operations.iter().find_map(|operation| operation.failure.as_ref());
+    // What is driven keeps its last operation only, and may be left in the middle of it where another group has failed.
+    let driven = recipe.drives(index);
     for (number, operation) in worker.operations.iter().enumerate() {
-        if operation.ended.is_none() && !dead && result.ended == Ended::JobsDone {
+        if operation.ended.is_none() && !dead && !driven && result.ended == Ended::JobsDone {
             blame(format!("operation {number} has not ended"));
         }
         if operation.ended.is_some_and(|ended| ended < operation.submitted) {
             blame(format!("operation {number} ended before it began"));
         }
-        if let Some(what) = operation.failure.as_ref().and_then(|failure| check_failure(recipe, job, rank, operation, failure)) {
+        if let Some(what) =
+            operation.failure.as_ref().and_then(|failure| check_failure((recipe, result), (index, job), rank, operation, failure))
+        {
             blame(format!("operation {number}: {what}"));
         }
     }
     let operations = job.operations().0.len();
-    if !dead && failed.is_none() && worker.operations.len() != operations {
+    if !dead && !driven && failed.is_none() && worker.operations.len() != operations {
         blame(format!("{} of {operations} operations were begun", worker.operations.len()));
     }
     if recipe.demand == Demand::MustComplete
@@ -77,7 +84,13 @@ fn check_worker(
 }
 
 /// Whether a failure says why and names somebody who can be the cause.
-fn check_failure(recipe: &Recipe, job: &JobRecipe, rank: u32, operation: &OperationResult, failure: &Failure) -> Option<String> {
+fn check_failure(
+    (recipe, result): (&Recipe, &RunResult),
+    (index, job): (usize, &JobRecipe),
+    rank: u32,
+    operation: &OperationResult,
+    failure: &Failure,
+) -> Option<String> {
     match failure.reason {
         FailureReason::NoProgress | FailureReason::PeerAborted => {}
         _ => return Some(format!("no reason that a fault can cause: {failure}")),
@@ -92,6 +105,10 @@ fn check_failure(recipe: &Recipe, job: &JobRecipe, rank: u32, operation: &Operat
     }
     if failure.suspect == Suspect::Rank(Rank(rank)) && !is_hit(recipe, job.hosts[rank as usize]) {
         return Some(format!("names itself, whom nothing has happened to: {failure}"));
+    }
+    let is_meant = |other: u32| failure.suspect == Suspect::Rank(Rank(other)) || matches!(failure.suspect, Suspect::Switch(_));
+    if (0..job.hosts.len() as u32).any(|other| other != rank && is_meant(other) && pods::waits_elsewhere(recipe, result, index, other)) {
+        return None;
     }
     check_name(recipe, job, ended, failure)
 }

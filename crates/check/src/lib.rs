@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`generate()`] | from a seed to a [`Recipe`]: network, jobs, traffic and faults, all drawn from it |
 //! | [`recipe`] | a run as plain data, and what people read when it fails |
+//! | [`pods`] | jobs in pods, whose groups are jobs of a recipe that begin nothing by themselves |
 //! | [`mod@run`] | a recipe run in the simulator, with census payloads or with elements |
 //! | [`invariants`] | what must be true of every run |
 //! | [`mod@campaign`] | many seeds: a [`Report`] of what happened, and of every run that is not as it must be |
@@ -17,6 +18,7 @@
 //!   longer than they must bear ([`Demand::MustComplete`]); otherwise a worker may fail, after its patience, with a failure that names
 //!   somebody; and where a host that died is all that went wrong, every failure names its rank or its switch.
 //! * Where the run goes on until nothing moves, no switch is left holding anything of a Canary job that recovers from losses.
+//! * Of a job in pods every step is under way when what it waits for has ended, and a step that fails ends the whole: nothing ends after it.
 //! * No node reports a broken invariant, and none panics. No link sends faster than it can; what was dropped is counted.
 //! * The same seed gives the same result, and elements take the same course as the census.
 //!
@@ -31,6 +33,7 @@ mod elsewhere;
 pub mod generate;
 pub mod invariants;
 pub mod model;
+pub mod pods;
 pub mod recipe;
 pub mod run;
 mod simple;
@@ -40,5 +43,6 @@ pub use fanin_systems::Draw;
 pub use campaign::{Checks, Finding, Report, campaign, campaign_with, examine};
 pub use generate::{generate, generate_for};
 pub use invariants::violations;
+pub use pods::PodsRecipe;
 pub use recipe::{Demand, JobRecipe, Numbers, Recipe};
 pub use run::{Payloads, run, run_sampled};

@@ -11,7 +11,10 @@ use fanin_sim::noise::Delay;
 use fanin_sim::scenario::{CellPart, Contributions, Scenario};
 use fanin_sim::traffic::TrafficConfig;
 use fanin_sim::{JobSchedule, LinkSpeed, NetworkConfig, SetupError, Shape, Topology};
+use fanin_systems::pods::{PodPart, PodStep};
 use fanin_systems::{JobSpec, System};
+
+use crate::pods::PodsRecipe;
 
 /// What the elements of a job are, in runs whose packets carry some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,6 +90,24 @@ impl JobRecipe {
         }
     }
 
+    /// The jobs of the groups of pods: `inside` and `across` say all but hosts, operations and lengths.
+    pub fn groups(pods: &PodsRecipe, inside: &JobRecipe, across: &JobRecipe) -> Vec<JobRecipe> {
+        let steps = pods.vectors.steps();
+        let job = |(part, hosts): (PodPart, Vec<NodeId>)| {
+            let of = if part == PodPart::Across { across } else { inside };
+            let own: Vec<&PodStep> = steps.iter().filter(|step| step.part == part).collect();
+            JobRecipe {
+                start: vec![Instant::ZERO; hosts.len()],
+                hosts,
+                servers: Vec::new(),
+                elements: own.iter().map(|step| pods.elements(step)).collect(),
+                kinds: own.iter().map(|_| part.kind()).collect(),
+                ..of.clone()
+            }
+        };
+        pods.members().into_iter().map(job).collect()
+    }
+
     /// How its floats travel, where they are summed as integers; `None` also where a packet does not hold an integer.
     pub fn cells(&self) -> Option<Cells> {
         let sum = match OrderFree::of(self.op, self.hosts.len() as u32, ReproducibleBy::Element) {
@@ -160,8 +181,10 @@ pub struct Recipe {
     pub forwarding: Vec<NodeId>,
     /// What its switches' pipelines can do in a pass.
     pub pipeline: Option<Pipeline>,
-    /// Its jobs.
+    /// Its jobs, with the groups of those in pods behind the others.
     pub jobs: Vec<JobRecipe>,
+    /// Jobs in pods.
+    pub pods: Vec<PodsRecipe>,
     /// Background traffic.
     pub traffic: Vec<TrafficConfig>,
     /// What hosts can do.
@@ -179,11 +202,13 @@ pub struct Recipe {
 impl Recipe {
     /// The run as the simulator takes it.
     pub fn scenario(&self) -> Scenario {
-        let schedule = |job: &JobRecipe| {
+        let schedule = |(index, job): (usize, &JobRecipe)| {
             let (elements, contributions) = job.operations();
+            // Groups of pods begin nothing by themselves.
+            let begins = !self.drives(index);
             JobSchedule {
-                elements,
-                kinds: job.kinds.clone(),
+                elements: if begins { elements } else { Vec::new() },
+                kinds: if begins { job.kinds.clone() } else { Vec::new() },
                 element_bytes: job.element_bytes(),
                 contributions,
                 values: job.op.dtype,
@@ -198,7 +223,7 @@ impl Recipe {
         };
         Scenario {
             network: self.network.clone(),
-            jobs: self.jobs.iter().map(schedule).collect(),
+            jobs: self.jobs.iter().enumerate().map(schedule).collect(),
             traffic: self.traffic.clone(),
             flows: Vec::new(),
             limits: self.limits.clone(),
@@ -207,6 +232,11 @@ impl Recipe {
             time_limit: self.time_limit,
             drain: self.drain,
         }
+    }
+
+    /// Whether a job is a group of one in pods, which begins nothing by itself.
+    pub fn drives(&self, index: usize) -> bool {
+        self.pods.iter().any(|pods| pods.jobs().contains(&index))
     }
 
     /// The network's nodes and cables.
@@ -285,6 +315,11 @@ impl fmt::Display for Recipe {
         }
         for (index, job) in self.jobs.iter().enumerate() {
             write_job(f, index, job)?;
+        }
+        for pods in &self.pods {
+            let hosts: Vec<Vec<u32>> = pods.pods.iter().map(|pod| pod.iter().map(|host| host.0).collect()).collect();
+            let (jobs, last) = (pods.jobs(), pods.start.iter().max().copied().unwrap_or_default());
+            writeln!(f, "pods {hosts:?} by jobs {} to {}: {:?}, starts until {last}", jobs.start, jobs.end - 1, pods.vectors)?;
         }
         for limit in &self.limits {
             writeln!(f, "{limit:?}")?;

@@ -8,6 +8,7 @@ use fanin_sim::RunResult;
 use fanin_simulation::{AnySimulation, Runs};
 use fanin_systems::{AnyNode, JobSpec, build, shared};
 
+use crate::pods::PodsRecipe;
 use crate::recipe::{JobRecipe, Recipe};
 
 /// Payloads that a recipe can be run with.
@@ -63,6 +64,9 @@ fn simulation<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode
     shared.iter_mut().for_each(|node| alter(&mut node.placed.node));
     let mut simulation =
         AnySimulation::<P>::with_shared(topology, recipe.scenario(), jobs, shared, &operators).map_err(|error| error.to_string())?;
+    if !recipe.pods.is_empty() {
+        simulation.run_programs(recipe.pods.iter().map(PodsRecipe::program).collect()).map_err(|error| error.to_string())?;
+    }
     if let Some(pipeline) = &recipe.pipeline {
         simulation.recirculate(pipeline.clone()).map_err(|error| error.to_string())?;
     }

@@ -51,6 +51,7 @@ impl Recipe {
             forwarding: Vec::new(),
             pipeline: None,
             jobs: vec![job],
+            pods: Vec::new(),
             traffic: Vec::new(),
             limits: Vec::new(),
             faults: FaultPlan::default(),

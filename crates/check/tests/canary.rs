@@ -156,6 +156,7 @@ fn recipe(seed: u64) -> Recipe {
         forwarding: Vec::new(),
         pipeline: None,
         jobs,
+        pods: Vec::new(),
         traffic,
         limits: Vec::new(),
         faults,

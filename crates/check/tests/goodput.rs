@@ -30,6 +30,7 @@ fn recipe(system: System, workers: u32, payload_bytes: u32, bytes: u64) -> Recip
         },
         forwarding: Vec::new(),
         pipeline: None,
+        pods: Vec::new(),
         jobs: vec![JobRecipe {
             servers: Vec::new(),
             hosts: (0..workers).map(NodeId).collect(),

@@ -20,6 +20,7 @@ mod memory;
 mod model;
 mod netreduce;
 mod planted;
+mod pods;
 mod ps;
 mod regressions;
 mod reproducible;

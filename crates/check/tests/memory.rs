@@ -199,6 +199,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
         forwarding: Vec::new(),
         pipeline: None,
         jobs: vec![job],
+        pods: Vec::new(),
         traffic: Vec::new(),
         limits: Vec::new(),
         faults,

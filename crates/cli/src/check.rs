@@ -1,12 +1,12 @@
 //! `fanin check`: random runs with faults, each from a seed that replays it.
 
-use std::iter;
 use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
+use fanin_check::generate::PODS;
 use fanin_check::{Checks, Report, campaign_with, generate_for};
 use fanin_simulate::executor::Executor;
 use fanin_simulate::progress::bar;
@@ -23,7 +23,7 @@ const FINDINGS_SHOWN: usize = 20;
 /// where anything is not as it must be; what is printed replays it.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
-    /// The system of all jobs, or `all` to draw that too.
+    /// The system of all jobs; `all` to draw that too; `pods` for a job in pods in each run, by two systems that are drawn.
     #[arg(value_parser = systems(), default_value = "all")]
     pub system: String,
     /// How many seeds.
@@ -60,7 +60,7 @@ pub enum Format {
 
 /// What the system may be.
 fn systems() -> PossibleValuesParser {
-    PossibleValuesParser::new(iter::once("all").chain(System::names()))
+    PossibleValuesParser::new(["all", PODS].into_iter().chain(System::names()))
 }
 
 /// Runs the command.
@@ -68,7 +68,7 @@ fn systems() -> PossibleValuesParser {
 /// # Errors
 /// Where something is not as it must be.
 pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let only = System::names().into_iter().find(|name| *name == args.system);
+    let only = System::names().into_iter().chain([PODS]).find(|name| *name == args.system);
     if args.verbose {
         (args.first..args.first.saturating_add(args.seeds)).for_each(|seed| println!("{}", generate_for(seed, only)));
     }

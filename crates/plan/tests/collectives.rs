@@ -226,6 +226,85 @@ fn pods_sum_inside_and_between_them_and_are_alike() {
     assert!(servers.contains("jobs[0].across = atp: expected ring, tree, canary"), "{servers}");
 }
 
+/// What pods have no use for, and what they cannot do, with the field, the value and what was expected.
+#[test]
+fn what_pods_cannot_do_is_refused_with_field_value_and_what_was_expected() {
+    let base = "system = \"canary\"\nmessage = \"60000B\"\nplacement = \"spread\"\n";
+    let said = |more: &str| {
+        let text = text("").replace("placement = \"packed\"\n", "");
+        match Plan::parse("plan", &format!("{text}{base}{more}\n"), &[], None).and_then(|plan| run::check(&plan)) {
+            Ok(()) => panic!("{more}: taken"),
+            Err(error) => error.to_string(),
+        }
+    };
+    let between = "ring, tree, canary, switchml, panama, sharp, netreduce, machines, rina or exchange";
+    let cases = [
+        ("across = \"rings\"", "jobs[0].across = \"rings\": expected a system's name: ring, tree, canary"),
+        ("across = 5", "jobs[0].across = 5: expected a system's name, or a table with one and its keys"),
+        ("across = { timeout = \"2us\" }", "jobs[0].across.system is missing"),
+        ("across = { system = \"canary\", timeot = \"2us\" }", "jobs[0].across.timeot = \"2us\": unknown key; did you mean timeout?"),
+        ("across = \"ps\"", &format!("jobs[0].across = ps: expected {between}")),
+        ("across = { system = \"flare\", density = 1.0 }", &format!("jobs[0].across = flare: expected {between}")),
+        (
+            "across = \"ring\"\nleader = \"random\"",
+            "jobs[0].leader = \"random\": expected \"rotating\" where the collective is reduce-scatter: who leads its blocks follows from its root or \
+             its shares (the job has across)",
+        ),
+        (
+            "across = { system = \"sharp\", refused = \"wait\" }",
+            "jobs[0].across.refused = \"wait\": expected \"host\" with mode = \"low-latency\": groups hold their quotas",
+        ),
+        ("across = \"ring\"\nchunks = 0", "jobs[0].chunks = 0: expected a whole number of 1 or more"),
+        ("across = \"ring\"\nchunks = 15000\noperations = 20", "jobs[0].chunks = 15000: expected at most 65536 of all operations together"),
+    ];
+    for (more, expected) in cases {
+        assert!(said(more).contains(expected), "{}\n{expected}", said(more));
+    }
+    let keys = [
+        ("collective", "\"all-reduce\""),
+        ("root_rank", "1"),
+        ("reproducible", "\"element\""),
+        ("iterations", "2"),
+        ("tensor", "\"8KiB\""),
+        ("compute", "\"5us\""),
+        ("local_rate", "\"1Gb/s\""),
+        ("groups", "{ across = \"tree\" }"),
+    ];
+    for (key, value) in keys {
+        let said = said(&format!("across = \"ring\"\n{key} = {value}"));
+        let expected = format!("jobs[0].{key} = {value}: expected no such key beside across: a job in pods does allreduces of its message");
+        assert!(said.contains(&expected), "{said}\n{expected}");
+    }
+    let of_switchml = error("system = \"switchml\"\nfixed_point = true\nmessage = \"60000B\"\nacross = \"ring\"");
+    assert!(
+        of_switchml.contains("jobs[0].fixed_point = true: expected false: what is gathered inside of pods has no exponents"),
+        "{of_switchml}"
+    );
+    // An element and a quarter, and none.
+    for message in ["5B", "0B"] {
+        let text = text("").replace("placement = \"packed\"\n", "");
+        let job = format!("{text}system = \"canary\"\nplacement = \"spread\"\nacross = \"ring\"\nmessage = \"{message}\"\n");
+        let said = Plan::parse("plan", &job, &[], None).and_then(|plan| run::check(&plan)).unwrap_err().to_string();
+        let expected =
+            format!("jobs[0].message = \"{message}\": expected a multiple of 4 bytes, the length of an element, of one at least");
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+/// A star has one switch, which is its highest: each host is a pod of its own.
+#[test]
+fn networks_without_pods_say_so() {
+    let text = "[network]\nshape = \"star\"\nhosts = 4\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
+                [[jobs]]\nsystem = \"canary\"\nworkers = 4\nmessage = \"1KiB\"\nacross = \"ring\"\n";
+    let said = Plan::parse("plan", text, &[], None).and_then(|plan| run::check(&plan)).unwrap_err().to_string();
+    assert!(
+        said.contains(
+            "jobs[0].across = \"ring\": expected workers in two pods or more, as many in each and at least two: pods have 1, 1, 1, 1"
+        ),
+        "{said}"
+    );
+}
+
 /// Who cannot go on says which step of which group it is, and whom it waits for.
 #[test]
 fn a_pod_that_loses_a_worker_fails_and_names_it() {

@@ -1,9 +1,10 @@
 //! Where experiments are: in the program itself, so that it works wherever it is installed, or in a folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fanin_plan::PlanError;
+use fanin_plan::{PlanError, files};
 use include_dir::{Dir, include_dir};
 
 use super::coverage::{self, Entry};
@@ -12,6 +13,9 @@ use super::coverage::{self, Entry};
 pub const RECORD_FILE: &str = "verdicts.json";
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
+
+/// The folder of a figure with networks that are listed cable by cable.
+const NETWORKS: &str = "networks";
 
 /// All experiments.
 pub enum Catalog {
@@ -93,6 +97,17 @@ impl Catalog {
         }
     }
 
+    /// The networks in files that a figure's plan may name, by name: texts beside it in a folder of that name.
+    pub fn networks(&self, paper: &str, figure: &str) -> BTreeMap<String, String> {
+        let path = format!("{paper}/{figure}/{NETWORKS}");
+        let names: Vec<PathBuf> = match self {
+            Catalog::Embedded => EMBEDDED.get_dir(&path).into_iter().flat_map(Dir::files).map(|file| file.path().to_path_buf()).collect(),
+            Catalog::Folder(folder) => fs::read_dir(folder.join(&path)).into_iter().flatten().flatten().map(|entry| entry.path()).collect(),
+        };
+        let names = names.iter().filter_map(|name| name.file_name()?.to_str());
+        names.filter_map(|name| Some((format!("{NETWORKS}/{name}"), self.read(&format!("{path}/{name}"))?))).collect()
+    }
+
     /// Papers that there are figures of.
     pub fn papers(&self) -> Vec<String> {
         self.folders("").into_iter().filter(|paper| !self.figures(paper).is_empty()).collect()
@@ -147,6 +162,13 @@ impl Catalog {
         };
         let (plan, claims) = (read("plan.toml")?, read("claims.toml")?);
         let (readme, recorded) = (read("README.md").unwrap_or_default(), read(RECORD_FILE).ok());
+        let networks = self.networks(paper, name);
+        if matches!(self, Catalog::Embedded) && !networks.is_empty() {
+            files::bring(
+                &format!("{place}/plan.toml"),
+                networks.into_iter().map(|(name, text)| (name, text.into_bytes().into())).collect(),
+            );
+        }
         Ok(Figure { paper: paper.into(), name: name.into(), place, plan, claims, readme, recorded })
     }
 }

@@ -251,7 +251,7 @@ impl Recorded {
 /// Keys of claims, readings and causes that change no verdict.
 const WORDS: [&str; 2] = ["text", "paper"];
 
-/// A digest of all that a figure's verdicts depend on: its plan, its claims and the plans of its causes.
+/// A digest of all that a figure's verdicts depend on: its plan with its networks, its claims and the plans of its causes.
 ///
 /// # Errors
 /// [`PlanError`] where a file is not TOML, or a cause's plan is missing.
@@ -266,6 +266,9 @@ pub fn digest(catalog: &Catalog, figure: &Figure, claims: &Claims) -> Result<Str
     plan(&figure.file("plan.toml"), &figure.plan)?;
     for name in claims.causes.iter().filter_map(|cause| cause.plan.as_ref()) {
         plan(&figure.file(name), &catalog.beside(figure, name)?)?;
+    }
+    for (name, text) in catalog.networks(&figure.paper, &figure.name) {
+        plan(&figure.file(&name), &text)?;
     }
     let mut tree = Tree::parse(&figure.file("claims.toml"), &figure.claims)?;
     tree.take("title");

@@ -69,6 +69,7 @@ mod own;
 mod panama;
 mod particulars;
 mod places;
+pub mod pods;
 mod ps;
 mod rina;
 mod ring;

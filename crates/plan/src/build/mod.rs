@@ -141,7 +141,7 @@ fn apply(refuse: &Refuse<'_>, topology: &Topology, placed: &mut [PreparedJob]) -
 /// Refuses a series of what is not there as a whole.
 fn check_series(refuse: &Refuse<'_>, setup: &Setup, (programs, placed): (&[PreparedProgram], &[PreparedJob])) -> Result<(), PlanError> {
     if series_interval_with(setup, programs) {
-        return Err(refuse.at("run.series_interval", "no such key beside a job with a workload, whose groups come and go"));
+        return Err(refuse.at("run.series_interval", "no such key beside a job with a workload or across, whose groups come and go"));
     }
     if setup.general.run.series_interval.is_some() && placed.iter().any(|job| job.cells.is_some()) {
         return Err(refuse.at("run.series_interval", "no such key beside reproducible: a series would count exponents and integers"));

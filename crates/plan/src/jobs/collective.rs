@@ -4,22 +4,13 @@
 //! of workloads; results say which.
 
 use fanin_core::{CollectiveKind, Rank};
-use fanin_systems::{LeaderRule, System, check_collective};
+use fanin_systems::pods::has_own;
+use fanin_systems::{System, check_collective};
 use fanin_workload::CollectiveKind as Word;
 
 use super::prepared::PreparedJob;
 use crate::reading::{PlanError, Refuse};
 use crate::schema::{Job, JobKeys};
-
-/// Whether a system has a way of its own for a collective.
-pub fn has_own(system: &System, kind: CollectiveKind) -> bool {
-    let leads = match system {
-        // Who leads blocks of other collectives follows from their root or their shares.
-        System::Canary(parameters) => parameters.leader == LeaderRule::Rotating || kind == CollectiveKind::Allreduce,
-        _ => true,
-    };
-    system.offers(kind) && leads
-}
 
 impl Job {
     /// The system that does the job's collective: its own, or messages between its hosts.

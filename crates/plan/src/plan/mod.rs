@@ -297,12 +297,17 @@ fn read_groups(file: &str, tree: &Tree, index: usize) -> Result<Vec<(String, Sys
 
 /// A system by its name, or as a table with its keys.
 fn read_named(file: &str, value: &Tree, base: Vec<Step>) -> Result<System, PlanError> {
+    let refuse = |expected: String| {
+        Err(PlanError::new(file, format!("{} = {value}: expected {expected}", path_text(&base))).at(value.origin.clone()))
+    };
     let table = match &value.kind {
+        Kind::Text(name) if System::named(name).is_none() => return refuse(format!("a system's name: {}", System::names().join(", "))),
         Kind::Text(_) => {
             let name = Key { name: "system".into(), origin: value.origin.clone() };
             Tree { kind: Kind::Table(vec![(name, value.clone())]), origin: value.origin.clone() }
         }
-        _ => value.clone(),
+        Kind::Table(_) => value.clone(),
+        _ => return refuse("a system's name, or a table with one and its keys".into()),
     };
     read_system(file, &table, &base, &["system"])
 }

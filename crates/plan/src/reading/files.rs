@@ -60,7 +60,9 @@ pub fn read(plan: &str, name: &str, bytes_max: u64) -> io::Result<Arc<[u8]>> {
     let brought = locked(&BROUGHT).get(plan).cloned();
     if let Some(files) = brought {
         let found = files.get(name).cloned();
-        return found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it did not come along with the plan"));
+        let bytes = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it did not come along with the plan"))?;
+        remember(plan, name, &bytes);
+        return Ok(bytes);
     }
     let file = File::open(path(plan, name))?;
     let about = file.metadata()?;
@@ -73,10 +75,14 @@ pub fn read(plan: &str, name: &str, bytes_max: u64) -> io::Result<Arc<[u8]>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {bytes_max} bytes")));
     }
     let bytes: Arc<[u8]> = bytes.into();
+    remember(plan, name, &bytes);
+    Ok(bytes)
+}
+
+fn remember(plan: &str, name: &str, bytes: &Arc<[u8]>) {
     if KEEPS.load(Ordering::Relaxed) {
         locked(&KEPT).entry(plan.to_string()).or_default().insert(name.to_string(), bytes.clone());
     }
-    Ok(bytes)
 }
 
 /// The same for a text.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use fanin_core::{DType, Duration, ElementOp, Instant, NodeId, Operator};
 use fanin_sim::programs::{Call, Lane, LaneKind, LaneOperation, Program, ProgramJob, ProgramRank, Step};
+use fanin_systems::pods::has_own;
 use fanin_systems::{System, check_collective};
 use fanin_workload::flat::{Flat, Step as Node, node_name};
 use fanin_workload::{Collective, CollectiveKind as Kind, Transfer};
@@ -16,7 +17,7 @@ use fanin_workload::{Collective, CollectiveKind as Kind, Transfer};
 use super::local::Links;
 
 use crate::jobs::PreparedJob;
-use crate::jobs::collective::{asked_by, has_own};
+use crate::jobs::collective::asked_by;
 use crate::reading::{PlanError, Refuse};
 use crate::schema::Source;
 
