@@ -56,7 +56,7 @@ pub const PODS: &str = "pods";
 const NUMBERS: u64 = 63;
 
 /// The stream of networks that fall apart.
-const PARTITIONS: u64 = 65;
+const PARTITIONS: u64 = 67;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
