@@ -213,7 +213,8 @@ fn a_job_survives_the_end_of_its_manager() {
 
 #[test]
 fn a_manager_that_is_restarted_finds_its_jobs_again() {
-    let mut running = start("manager-again", 4);
+    // The manager is another process, and cables have the keys that they had.
+    let mut running = start_with("manager-again", 4, &["--fabric-key", "fabric.key"]);
     // Who tells several things at once is told by one of them only.
     let told: Vec<Arc<Mutex<Vec<String>>>> = (0..WORLD).map(|_| Arc::default()).collect();
     let notices = |rank: u32| {
@@ -253,7 +254,7 @@ fn a_manager_that_is_restarted_finds_its_jobs_again() {
         .collect();
     ready.wait();
     running.manager.take().unwrap().kill();
-    let arguments = ["manager", "fabric.toml", "--listen", &running.address, "--http", "127.0.0.1:0"];
+    let arguments = ["manager", "fabric.toml", "--listen", &running.address, "--http", "127.0.0.1:0", "--fabric-key", "fabric.key"];
     let (manager, lines) = Process::start_with(&running.folder, &arguments, 2);
     let http = lines[1].split_once("http://").unwrap().1.split_once("/metrics").unwrap().0.to_owned();
     let has_found = |told: &Arc<Mutex<Vec<String>>>| told.lock().unwrap().iter().any(|text| text.contains("has found the job again"));
