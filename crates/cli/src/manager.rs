@@ -14,7 +14,7 @@ use fanin_terminal::log::{self, LogFormat};
 use fanin_trust::Protection;
 
 use crate::switch::doors::Doors;
-use crate::switch::{PACKETS_IN_FABRICS, TlsArgs};
+use crate::switch::{TlsArgs, packets_of_fabric};
 
 /// Manage the switches of a fabric for jobs of other processes.
 ///
@@ -45,9 +45,13 @@ pub struct ManagerArgs {
     /// all of them have. The manager shows them --tls-cert.
     #[arg(long, value_name = "FILE|sha256:HEX", requires = "tls_cert")]
     pub tls_switches: Option<Trusted>,
-    /// What is done for packets: none. In a fabric they have no keys, and mac and seal are refused.
-    #[arg(long, value_name = "none|mac|seal", default_value = "none")]
-    pub packets: Protection,
+    /// With which packets are made: the file of the fabric's secret, which all its switches have. `fanin token secret` makes one.
+    #[arg(long, value_name = "FILE")]
+    pub fabric_key: Option<PathBuf>,
+    /// What is done for packets: mac keeps others from changing or making them, seal from reading them too, and none nothing. With --fabric-key it is
+    /// seal where nothing is said, and without none. The switches are started with the same.
+    #[arg(long, value_name = "none|mac|seal")]
+    pub packets: Option<Protection>,
     /// How to write logs to standard error: text, or json with one object a line. RUST_LOG=debug writes more.
     #[arg(long, value_name = "text|json", default_value = "text", value_parser = log_format)]
     pub log_format: LogFormat,
@@ -98,7 +102,9 @@ fn read(path: &Path, args: &ManagerArgs) -> Result<DaemonConfig, String> {
     let doors = doors(args)?;
     let config = DaemonConfig::manager(args.listen, fabric, FabricFile { name, text })?;
     let to_switches = args.tls_switches.clone().map(|trusted| ClientTls { trusted, name: None, identity: doors.identity() });
-    Ok(DaemonConfig { http: args.http, keys: args.keys.clone(), tls: doors.tls(), to_switches, ..config })
+    let (packets, fabric_key) = packets_of_fabric(args.packets, args.fabric_key.as_deref())?.unzip();
+    let packets = packets.unwrap_or_default();
+    Ok(DaemonConfig { packets, fabric_key, http: args.http, keys: args.keys.clone(), tls: doors.tls(), to_switches, ..config })
 }
 
 /// How control connections come in, and whether it was said who may join.
@@ -120,9 +126,6 @@ fn doors(args: &ManagerArgs) -> Result<Doors, String> {
              who reaches the port",
             args.listen
         ));
-    }
-    if !args.packets.is_none() {
-        return Err(format!("--packets {}: expected none: {PACKETS_IN_FABRICS}", args.packets));
     }
     Ok(doors)
 }

@@ -24,7 +24,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::fabric_worker::FaultArgs;
-pub(crate) use fabric::PACKETS_IN_FABRICS;
+pub(crate) use fabric::packets_of_fabric;
 use fanin_terminal::log::{self, LogFormat};
 use settings::Settings;
 
@@ -39,6 +39,9 @@ pub struct SwitchArgs {
     #[arg(long, value_name = "FABRIC.toml", requires = "name", conflicts_with_all = ["config", "listen", "data_ports",
         "keys", "open", "connections_max", "patience_max", "drain_timeout", "xdp", "check"])]
     pub fabric: Option<PathBuf>,
+    /// With which packets of the fabric are made: the file of its secret, which all its switches and its manager have. `fanin token secret` makes one.
+    #[arg(long, value_name = "FILE", requires = "fabric")]
+    pub fabric_key: Option<PathBuf>,
     /// Which of the fabric's switches, as leaf0.
     #[arg(long, requires = "fabric")]
     pub name: Option<String>,

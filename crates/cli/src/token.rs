@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use fanin_core::units::time_or_seconds;
 use fanin_trust::token::{PrivateKey, PublicKey, is_name, key_of, read, time_text};
-use fanin_trust::{KeyFile, Ranks, Rights};
+use fanin_trust::{KeyFile, Ranks, Rights, Secret};
 
 /// How long a token is good where nothing is said: a day.
 const LASTS: &str = "86400s";
@@ -33,6 +33,7 @@ Examples:
   fanin token new --name 2026-11 --private issuer.key >> keys.toml     a key, and its table for the switch
   fanin switch --listen 0.0.0.0:7700 --keys keys.toml
   export FANIN_TOKEN=$(fanin token issue --private issuer.key --name 2026-11 --tenant red --job 'train-*' --lasts 12h)
+  fanin token secret > fabric.key                                     what packets of a fabric are made with
   fanin token show --keys keys.toml \"$FANIN_TOKEN\"
 
 More in docs/security.md.";
@@ -51,6 +52,8 @@ enum TokenCommand {
         #[arg(long, value_delimiter = ',', value_name = "TENANT,...")]
         tenants: Vec<String>,
     },
+    /// Make the secret of a fabric, for `--fabric-key` of its switches and its manager: 64 hexadecimal digits to standard output.
+    Secret,
     /// Make a token.
     Issue {
         /// The private half of the key.
@@ -95,6 +98,10 @@ pub fn run(args: &TokenArgs) -> Result<()> {
             let until_s = made_s + seconds(lasts)?;
             let rights = Rights { tenant: tenant.clone(), jobs: jobs.clone(), ranks, made_s, until_s };
             println!("{}", private_key(private)?.sign(name, &rights)?);
+            Ok(())
+        }
+        TokenCommand::Secret => {
+            println!("{}", String::from(Secret::random()?));
             Ok(())
         }
         TokenCommand::Show { keys, token } => show(keys, token),

@@ -78,12 +78,18 @@ struct Running {
 
 /// The fabric, at the address of this test alone.
 fn start(test: &str, last: u8) -> Running {
+    start_with(test, last, &[])
+}
+
+/// The same with more arguments for the switches and the manager.
+fn start_with(test: &str, last: u8, more: &[&str]) -> Running {
     let folder = folder(test);
+    fs::write(folder.join("fabric.key"), common::fanin(&folder, &["token", "secret"]).stdout).unwrap();
     let fabric = at_free_ports(FABRIC, Ipv4Addr::new(127, 0, 1, last));
     fs::write(folder.join("fabric.toml"), fabric.to_toml()).unwrap();
-    let switch = |name: &&str| Process::start(&folder, &["switch", "--fabric", "fabric.toml", "--name", name]).0;
+    let switch = |name: &&str| Process::start(&folder, &[&["switch", "--fabric", "fabric.toml", "--name", name][..], more].concat()).0;
     let switches = ["leaf0", "leaf1", "spine0", "spine1"].iter().map(switch).collect();
-    let (manager, line) = Process::start(&folder, &["manager", "fabric.toml", "--listen", "127.0.0.1:0"]);
+    let (manager, line) = Process::start(&folder, &[&["manager", "fabric.toml", "--listen", "127.0.0.1:0"][..], more].concat());
     let address = line.strip_prefix("ranks join at ").unwrap().to_owned();
     Running { folder, manager: Some(manager), address, _switches: switches }
 }
@@ -130,6 +136,20 @@ fn ranks_of_other_processes_sum_over_the_fabric() {
             let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             assert!(rows.as_array().unwrap().iter().all(|row| row["wrong"] == 0), "{rows}");
             assert!(rows[0]["path"].as_str().unwrap().starts_with(&format!("{system} over the fabric fabric.toml, as host")), "{rows}");
+        }
+    }
+}
+
+#[test]
+fn with_one_key_for_all_ranks_need_no_setting() {
+    for (last, more) in [(11, &["--fabric-key", "fabric.key"][..]), (12, &["--fabric-key", "fabric.key", "--packets", "mac"])] {
+        let running = start_with(&format!("manager-keys-{last}"), last, more);
+        let ranks: Vec<Child> = (0..WORLD).map(|rank| running.rank(rank, &["--sizes", "256KiB", "--iterations", "3"])).collect();
+        for rank in ranks {
+            let output = rank.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", text(&output));
+            let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(rows.as_array().unwrap().iter().all(|row| row["wrong"] == 0), "{rows}");
         }
     }
 }
@@ -193,7 +213,8 @@ fn a_job_survives_the_end_of_its_manager() {
 
 #[test]
 fn a_manager_that_is_restarted_finds_its_jobs_again() {
-    let mut running = start("manager-again", 4);
+    // The manager is another process, and cables have the keys that they had.
+    let mut running = start_with("manager-again", 4, &["--fabric-key", "fabric.key"]);
     // Who tells several things at once is told by one of them only.
     let told: Vec<Arc<Mutex<Vec<String>>>> = (0..WORLD).map(|_| Arc::default()).collect();
     let notices = |rank: u32| {
@@ -233,7 +254,7 @@ fn a_manager_that_is_restarted_finds_its_jobs_again() {
         .collect();
     ready.wait();
     running.manager.take().unwrap().kill();
-    let arguments = ["manager", "fabric.toml", "--listen", &running.address, "--http", "127.0.0.1:0"];
+    let arguments = ["manager", "fabric.toml", "--listen", &running.address, "--http", "127.0.0.1:0", "--fabric-key", "fabric.key"];
     let (manager, lines) = Process::start_with(&running.folder, &arguments, 2);
     let http = lines[1].split_once("http://").unwrap().1.split_once("/metrics").unwrap().0.to_owned();
     let has_found = |told: &Arc<Mutex<Vec<String>>>| told.lock().unwrap().iter().any(|text| text.contains("has found the job again"));
@@ -291,6 +312,20 @@ fn wrong_files_and_places_are_named() {
     assert!(refused(&folder, &["manager", "fabric.toml"]).contains("fabric.toml:2: defaults.rate = \"fast\""));
     assert!(refused(&folder, &["manager", "none.toml"]).contains("none.toml: cannot be read"));
     fs::write(folder.join("fabric.toml"), FABRIC).unwrap();
+    // Of a key and what is done with it one alone makes no sense, at the manager and at switches.
+    fs::write(folder.join("short.key"), "abc\n").unwrap();
+    fs::write(folder.join("fabric.key"), "ab".repeat(32)).unwrap();
+    for command in [&["manager", "fabric.toml"][..], &["switch", "--fabric", "fabric.toml", "--name", "leaf0"]] {
+        for (more, said) in [
+            (&["--packets", "mac"][..], "--packets mac: expected --fabric-key FILE too"),
+            (&["--packets", "none", "--fabric-key", "fabric.key"], "--fabric-key fabric.key with --packets none: expected mac or seal"),
+            (&["--fabric-key", "short.key"], "--fabric-key short.key: expected 64 hexadecimal digits"),
+            (&["--fabric-key", "none.key"], "--fabric-key none.key: cannot be read"),
+        ] {
+            let error = refused(&folder, &[command, more].concat());
+            assert!(error.contains(said), "{more:?}: {error}");
+        }
+    }
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = common::fanin(&folder, &["manager", "fabric.toml", "--listen", &address]);

@@ -591,7 +591,8 @@ impl Link {
 
     /// Whether rank 0 is a place for the job where its switch is gone. Where the switch is known by a certificate, rank 0 has none to be known by.
     fn keeps_standby(&self) -> bool {
-        self.survival.has_hosts() && !self.reach.is_sealed()
+        // Rank 0 could neither be known by a certificate nor give anybody keys.
+        self.survival.has_hosts() && !self.reach.is_sealed() && locked(&self.ticket).admitted.keys.is_empty()
     }
 
     /// Whether there is a place for the job besides its switch.

@@ -14,6 +14,7 @@ use fanin_comm::{Config, Fallback, Meeting, Operator, PathReport, ReproducibleBy
 use fanin_daemon::{Daemon, DaemonConfig, FabricClient, FabricDaemon, FabricDaemonConfig};
 use fanin_net::FaultPlan;
 use fanin_systems::System;
+use fanin_trust::{FabricKey, Protection, Secret};
 
 #[test]
 fn every_collective_is_exact_by_every_system() {
@@ -330,4 +331,67 @@ fn options_that_mean_nothing_in_a_fabric_are_refused() {
     let read = |name: &str| rendezvous.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string());
     let error = Config::from_variables(read).unwrap_err().to_string();
     assert_eq!(error, "fallback = error: expected none without a switch (FANIN_SWITCH) or a fabric (FANIN_FABRIC)");
+}
+
+fn fabric_key(byte: u8) -> FabricKey {
+    FabricKey::new(Secret::new([byte; 32]))
+}
+
+/// Keys of cables are those of neighbours, whatever jobs there are: switches that are restarted know them again.
+#[test]
+fn packets_with_keys_are_exact_by_every_kind_of_system_and_outlive_switches() {
+    for protection in [Protection::Mac, Protection::Seal] {
+        let faults = FaultPlan { loss: 0.002, duplicate: 0.002, reorder: 0.002, seed: 11, ..FaultPlan::default() };
+        let mut running = Running::start_with(faults, Some((protection, fabric_key(1))));
+        for system in ["canary", "a2tp", "rina", "flare", "ring"] {
+            let (configs, _) = running.configs(&format!("keys-{system}"), Some(system));
+            run(configs, |comm| all_collectives::<f32>(&comm, 3_001));
+        }
+        let (configs, _) = running.configs("restarts", Some("canary"));
+        let (turn, going_on) = (Arc::new(Barrier::new(WORLD as usize + 1)), Arc::new(Barrier::new(WORLD as usize + 1)));
+        thread::scope(|scope| {
+            let (turn, going_on) = (turn.clone(), going_on.clone());
+            let (theirs, back) = (turn.clone(), going_on.clone());
+            let ranks = scope.spawn(move || {
+                run(configs, move |comm| {
+                    let sums = || {
+                        let mut values = vector::<f32>(comm.rank(), 20_000);
+                        comm.allreduce(&mut values, Operator::Sum).unwrap();
+                        assert!(values.iter().enumerate().all(|(index, value)| *value == sum::<f32>(index)));
+                    };
+                    for _ in 0..2 {
+                        sums();
+                        theirs.wait();
+                        back.wait();
+                    }
+                    sums();
+                })
+            });
+            for switch in ["spine0", "leaf1"] {
+                turn.wait();
+                running.restart_switch(switch);
+                going_on.wait();
+            }
+            ranks.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_switch_with_another_key_or_none_is_named_with_what_both_have() {
+    for (of_switch, said) in [
+        (None, "--packets none and no key"),
+        (Some((Protection::Mac, fabric_key(1))), "--packets mac and the key"),
+        (Some((Protection::Seal, fabric_key(2))), "--packets seal and the key"),
+    ] {
+        let mut running = Running::start_with(FaultPlan::default(), Some((Protection::Seal, fabric_key(1))));
+        running.kill_switch("leaf1");
+        running.start_switch_with_keys("leaf1", of_switch);
+        let (mut configs, _) = running.configs("disagreed", Some("canary"));
+        configs.iter_mut().for_each(|config| config.fallback = Some(Fallback::Error));
+        for joined in at_all(configs, |_| ()) {
+            let text = joined.expect_err("no job begins").to_string();
+            assert!(text.contains("leaf1") && text.contains(said) && text.contains("and the manager --packets seal"), "{text}");
+        }
+    }
 }

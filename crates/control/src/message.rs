@@ -176,6 +176,9 @@ pub struct SwitchHello {
     /// What is done for packets.
     #[serde(default)]
     pub packets: Protection,
+    /// At a switch of a fabric, which key its packets are made with ([`FabricKey::check_value`](fanin_trust::FabricKey::check_value)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric_key: Option<String>,
 }
 
 /// A fabric's description, as ranks get it from its manager.

@@ -10,7 +10,7 @@ use fanin_channel::{ClientTls, ServerTls};
 use fanin_control::{FABRIC_BYTES_MAX, FabricFile, JobsConfig, PATIENCE_MS_MAX};
 use fanin_fabric::Fabric;
 use fanin_net::FaultPlan;
-use fanin_trust::Protection;
+use fanin_trust::{FabricKey, Protection};
 
 /// A fabric that is managed; equal to itself only.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct DaemonConfig {
     pub tls: Option<ServerTls>,
     /// What is done for packets of jobs that this switch sums for. Their keys are of one life of the switch.
     pub packets: Protection,
+    /// The fabric's secret, where this is its manager and packets have keys: its switches have the same.
+    pub fabric_key: Option<FabricKey>,
     /// The fabric whose switches sum, where this is its manager: it sums nothing by itself, and opens no sockets for vectors.
     pub fabric: Option<Managed>,
     /// By what the manager of a fabric knows its switches, where it talks to them by TLS.
@@ -66,6 +68,7 @@ impl DaemonConfig {
             keys: None,
             tls: None,
             packets: Protection::None,
+            fabric_key: None,
             fabric: None,
             to_switches: None,
             nearby: false,

@@ -14,6 +14,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::config::DaemonConfig;
+use crate::fabric::keys_of_hosts;
 use crate::gate::Gate;
 use crate::service::{Command, Service};
 use crate::xdp::Plane;
@@ -43,7 +44,7 @@ pub enum StartError {
     /// There are no keys for packets.
     #[error("no keys for packets: {0}")]
     Randomness(#[from] NoRandomness),
-    /// Packets of a fabric, and those that a program in the kernel sums, have no keys.
+    /// Packets of a fabric without a key, and those that a program in the kernel sums, have no keys.
     #[error("packets = {0}: expected none {1}")]
     NoPacketKeys(fanin_trust::Protection, &'static str),
     /// The kernel gives no thread or no event queue.
@@ -77,13 +78,15 @@ impl Daemon {
         config.jobs.wants_pass = gate.is_some();
         if !config.packets.is_none() {
             let protection = config.packets;
-            if config.fabric.is_some() {
-                return Err(StartError::NoPacketKeys(protection, "at the manager of a fabric: packets between its nodes have no keys yet"));
-            }
             if !config.xdp.is_empty() {
                 return Err(StartError::NoPacketKeys(protection, "with --xdp: programs in the kernel cannot check tags"));
             }
-            config.jobs.packets = Some(Packets { protection, secret: Secret::random()? });
+            let cables = match (&config.fabric, &config.fabric_key) {
+                (Some(_), None) => return Err(StartError::NoPacketKeys(protection, "without the fabric's key")),
+                (Some(fabric), Some(key)) => Some(Arc::new(keys_of_hosts(&fabric.0, protection, key))),
+                (None, _) => None,
+            };
+            config.jobs.packets = Some(Packets { protection, secret: Secret::random()?, cables });
         }
         control.set_nonblocking(true)?;
         let http = config.http.map(|address| listen("HTTP", address)).transpose()?;

@@ -15,6 +15,7 @@ use fanin_core::{DropReason, Suspect};
 use fanin_net::FaultPlan;
 use fanin_operator::{CustomOperator, Faults};
 use fanin_runtime::{Last, Statistics};
+use fanin_trust::FabricKey;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until};
@@ -123,6 +124,7 @@ impl Service {
         let tell = seen.0.clone();
         // The service may have ended, and then nobody needs to be told.
         let observer: Observer = Arc::new(move |seen| drop(tell.send(seen)));
+        let packets = (config.packets, config.fabric_key.as_ref().map(FabricKey::check_value));
         Ok(Service {
             jobs: Jobs::new(config.jobs),
             listener: TcpListener::from_std(control)?,
@@ -131,7 +133,10 @@ impl Service {
             shares: Shares::default(),
             compiler: Compiler::default(),
             workers: JobWorkers::new(),
-            switches: config.fabric.map(|managed| Switches::new(managed.0, config.to_switches.as_ref(), &observer)).transpose()?,
+            switches: config
+                .fabric
+                .map(|managed| Switches::new(managed.0, (config.to_switches.as_ref(), &packets), &observer))
+                .transpose()?,
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
             awaited: BTreeMap::new(),

@@ -9,7 +9,7 @@ use fanin_core::{
     DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Tally, Via, Wire,
 };
 use fanin_net::{Receiver, SendStatistics, Sender, SenderConfig, Socket, Waker};
-use fanin_trust::LinkKeys;
+use fanin_trust::{LinkKeys, PacketKeys};
 use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::link::LINK_SYSTEM;
 
@@ -138,7 +138,7 @@ impl<N: Node<[u8]>> Driver<N> {
         let node =
             NodeConfig { address: config.address, job: JobId(0), system: LINK_SYSTEM, op: ElementOp::F32_SUM, peers, routes: Vec::new() };
         let mut driver = Driver::without_nodes(socket, &node, how, &LinkSequence::new(EpochRule::Agreed))?;
-        driver.outlet.links = Some(Box::new(Links::new(config)));
+        driver.outlet.links = Some(Box::new(Links::new(config, driver.outlet.epoch)));
         driver.outlet.datagram_bytes_max = 0;
         driver.inbox = Some(Inbox::new());
         Ok(driver)
@@ -282,6 +282,13 @@ impl<N: Node<[u8]>> Driver<N> {
     /// See [`SwitchDriver::protect`](crate::SwitchDriver::protect).
     pub(crate) fn protect(&mut self, keys: Vec<LinkKeys>) {
         self.outlet.peers.protect(keys);
+    }
+
+    /// See [`WorkerDriver::protect_links`](crate::WorkerDriver::protect_links).
+    pub(crate) fn protect_links(&mut self, keys: &[PacketKeys]) {
+        if let Some(links) = &mut self.outlet.links {
+            links.protect(keys, self.outlet.epoch);
+        }
     }
 
     /// See [`SwitchDriver::links`](crate::SwitchDriver::links).
@@ -676,13 +683,9 @@ fn admit<'a, N: Node<[u8]>>(
 ) -> Result<Admitted<'a, N::Header>, DropReason> {
     let mut packet = HopPacket::new(datagram).map_err(|_| DropReason::Malformed)?;
     // Before any word of it is believed.
-    let from = outlet.peers.get_mut(peer);
-    let check = match &mut from.keys {
+    let check = match outlet.open(peer, &packet, (datagram, scratch))? {
         None => Some(packet.verify().map_err(|_| DropReason::Corrupted)?),
-        Some(keys) => {
-            let hop = packet.header();
-            let number = from.heard.whole(hop.sequence);
-            let opened = keys.opener.open(number, hop.wire_len(), datagram, scratch).ok_or(DropReason::Unauthenticated)?;
+        Some(opened) => {
             packet = HopPacket::new(opened).map_err(|_| DropReason::Malformed)?;
             None
         }

@@ -126,7 +126,8 @@ impl Outlet {
     ) -> bool {
         let hop_bytes = hop.wire_len();
         let bytes = hop_bytes + front_bytes + payload.len();
-        if bytes > DATAGRAM_BYTES_MAX {
+        let tag_bytes = self.links.as_ref().map_or(0, |links| links.tag_bytes(to));
+        if bytes + tag_bytes > DATAGRAM_BYTES_MAX {
             self.counters.drop(DropReason::Mismatch);
             return false;
         }
@@ -156,7 +157,7 @@ impl Outlet {
                 let slot = if in_order { self.sender.reserve_in_order(socket, to, bytes) } else { self.sender.reserve(socket, to, bytes) };
                 slot.map(|slot| (slot, hop.ecn)).ok_or(DropReason::QueueFull)
             }
-            Some(links) => links.take_in(to, self.now, bytes).map(|place| (place.bytes, hop.ecn || place.is_marked)),
+            Some(links) => links.take_in(to, self.now, bytes + tag_bytes).map(|place| (place.bytes, hop.ecn || place.is_marked)),
         };
         let (slot, ecn) = match place {
             Ok(place) => place,
@@ -169,14 +170,16 @@ impl Outlet {
         front(&mut slot[hop_bytes..]);
         slot[hop_bytes + front_bytes..bytes].copy_from_slice(payload);
         slot[bytes..].fill(0);
-        let rest = *check.get_or_insert_with(|| RestCheck::of([&slot[hop_bytes..]]));
         if !queues_here {
+            let rest = *check.get_or_insert_with(|| RestCheck::of([&slot[hop_bytes..]]));
             HopHeader::seal(slot, rest);
             peer.count_sent(hop);
             self.sender.commit(socket, peer.destination);
         } else {
-            // In a fabric a packet gets its number when it leaves, in the order in which hellos and others do.
-            HopHeader::keep(slot, rest);
+            // In a fabric a packet gets its number when it leaves, in the order in which hellos and others do, and its tag, where it has one.
+            if tag_bytes == 0 {
+                HopHeader::keep(slot, *check.get_or_insert_with(|| RestCheck::of([&slot[hop_bytes..]])));
+            }
             peer.counters.packets_sent += 1;
             peer.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, JobId, OpError, OperationId, Rank, Role, Worker};
 use fanin_net::{Socket, Waker};
-use fanin_trust::LinkKeys;
+use fanin_trust::{LinkKeys, PacketKeys};
 
 use crate::blocks::BlockSet;
 use crate::config::{ConfigError, NodeConfig};
@@ -248,6 +248,12 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
             }
             self.driver.turn(tensors, limit)?;
         }
+    }
+
+    /// In a fabric: packets of the host's ports are made and taken with these keys from now on, by port. Where they are others than before, its
+    /// neighbours have yet to be heard with them.
+    pub fn protect_links(&mut self, keys: &[PacketKeys]) {
+        self.driver.protect_links(keys);
     }
 
     /// As [`SwitchDriver::protect`](crate::SwitchDriver::protect).

@@ -57,7 +57,7 @@ fn run(shape: LinkShape) -> Vec<Measured> {
         } else {
             ((0..HOSTS).map(port).collect(), (0..HOSTS).map(|to| vec![PortId(to as u16)]).collect())
         };
-        FabricConfig { address: address(node), ports, ways, hello, fingerprint: 5 }
+        FabricConfig { address: address(node), ports, ways, hello, fingerprint: 5, keys: Vec::new() }
     };
     let configs: Vec<FabricConfig> = (0..=HOSTS).map(config).collect();
     let wakers: Vec<Waker> = sockets.iter().map(Socket::waker).collect();

@@ -418,8 +418,14 @@ fn a_stray_hello_does_not_end_a_link_and_a_restart_takes_one_round_trip() {
     let port = FabricPortConfig { peer: Address::worker(NodeId(1)), is_below: true, socket: greeter.socket.local_addr().unwrap(), shape };
     // Nothing here waits for a link to be silent.
     let hello = HelloConfig { interval: fanin_core::Duration::from_ms(10), timeout: fanin_core::Duration::from_ms(600_000) };
-    let config =
-        FabricConfig { address: Address::switch(NodeId(9)), ports: vec![port], ways: Vec::new(), hello, fingerprint: Greeter::FABRIC };
+    let config = FabricConfig {
+        address: Address::switch(NodeId(9)),
+        ports: vec![port],
+        ways: Vec::new(),
+        hello,
+        fingerprint: Greeter::FABRIC,
+        keys: Vec::new(),
+    };
     let mut switch: FabricSwitch<Toy> = FabricSwitch::new(socket, &config, &DriverConfig::default()).unwrap();
     let states = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = states.clone();

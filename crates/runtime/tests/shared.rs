@@ -61,7 +61,7 @@ fn configs(sockets: &[Socket]) -> Vec<FabricConfig> {
         } else {
             ((0..HOSTS).map(port).collect(), (0..HOSTS).map(|to| vec![PortId(to as u16)]).collect())
         };
-        FabricConfig { address: address(node), ports, ways, hello, fingerprint: 5 }
+        FabricConfig { address: address(node), ports, ways, hello, fingerprint: 5, keys: Vec::new() }
     };
     (0..=HOSTS).map(config).collect()
 }

@@ -95,8 +95,8 @@ pub struct LinkKeys {
 }
 
 /// Directions of a hop.
-const UP: u64 = 0;
-const DOWN: u64 = 1;
+pub(crate) const UP: u64 = 0;
+pub(crate) const DOWN: u64 = 1;
 
 impl LinkKeys {
     /// Those of the rank.
@@ -145,7 +145,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    fn new(keys: &PacketKeys, direction: u64) -> Self {
+    pub(crate) fn new(keys: &PacketKeys, direction: u64) -> Self {
         let of = Direction::new(keys, direction);
         Sealer { key: of.key(0), of, period: 0, last: 0 }
     }
@@ -157,9 +157,7 @@ impl Sealer {
     /// Where the packet is shorter than its header and the tag.
     #[inline]
     pub fn seal(&mut self, low: u32, header_bytes: usize, packet: &mut [u8]) {
-        // Numbers ascend: one whose low half is smaller is of the next turn.
-        let turns = (self.last >> 32) + u64::from(low < self.last as u32);
-        self.last = turns << 32 | u64::from(low);
+        self.last = u64::from(self.turns_at(low)) << 32 | u64::from(low);
         let period = self.last >> PERIOD_BITS;
         if period != self.period {
             self.renew(period);
@@ -173,6 +171,12 @@ impl Sealer {
         };
         // No datagram is as long as what the algorithm cannot do.
         place.copy_from_slice(tag.expect("shorter than 64 GiB").as_ref());
+    }
+
+    /// The high half of the number whose low half this is. Numbers ascend: one whose low half is smaller is of the next turn.
+    #[inline]
+    pub(crate) fn turns_at(&self, low: u32) -> u32 {
+        ((self.last >> 32) + u64::from(low < self.last as u32)) as u32
     }
 
     #[cold]
@@ -198,8 +202,14 @@ pub struct Opener {
 
 impl Opener {
     fn new(keys: &PacketKeys, direction: u64) -> Self {
-        let of = Direction::new(keys, direction);
-        Opener { keys: [(0, of.key(0)), (1, of.key(1))], of, period: 0 }
+        Opener::at(keys, direction, 0)
+    }
+
+    /// One for packets from this number on.
+    pub(crate) fn at(keys: &PacketKeys, direction: u64, number: u64) -> Self {
+        let (of, period) = (Direction::new(keys, direction), number >> PERIOD_BITS);
+        let even = period & !1;
+        Opener { keys: [(even, of.key(even)), (even + 1, of.key(even + 1))], of, period }
     }
 
     /// Takes a packet apart whose whole number is said to be `sequence`; gives it without its tag and readable. `scratch` is where a payload that was

@@ -2,7 +2,7 @@
 #![allow(unexpected_cfgs, reason = "a fuzzer sets the cfg `fuzzing`")]
 
 use fanin_trust::token::{PrivateKey, key_of};
-use fanin_trust::{KeyFile, LinkKeys, PacketKeys, Protection, Secret, TAG_BYTES};
+use fanin_trust::{CableKeys, FabricKey, KeyFile, LinkKeys, PacketKeys, Protection, Secret, TAG_BYTES, TURNS_BYTES};
 
 /// A number of a sequence without end.
 fn mix(seed: u64, at: u64) -> u64 {
@@ -53,7 +53,17 @@ fn any_packet(bytes: &[u8]) {
         let mut packet = vec![7; 64 + TAG_BYTES];
         LinkKeys::of_rank(&keys).sealer.seal(3, 20, &mut packet);
         assert!(switch.opener.open(3, 20, &packet, &mut scratch).is_some());
+        // Nor does a cable hear who has no keys, hello or not, and it hears its neighbour all the same.
+        let (mut low, mut high) = (CableKeys::new(keys.clone(), true, 1), CableKeys::new(keys, false, 2));
+        assert_eq!(high.open_hello(1, number as u32, bytes, &mut scratch), None);
+        let mut hello = vec![7; 40 + TURNS_BYTES + TAG_BYTES];
+        low.seal_hello(3, &mut hello);
+        assert!(high.open_hello(1, 3, &hello, &mut scratch).is_some());
+        high.believe(1);
+        assert_eq!(high.open(1, number, 20, bytes, &mut scratch), None);
     }
+    let text = String::from_utf8_lossy(bytes);
+    assert!(FabricKey::parse("k", &text).is_ok() == (text.trim().len() == 64 && text.trim().bytes().all(|byte| byte.is_ascii_hexdigit())));
 }
 
 #[test]

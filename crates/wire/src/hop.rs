@@ -232,14 +232,29 @@ impl HopHeader {
         u16_at(packet, 6) > 0
     }
 
+    /// Numbers a packet that begins with a header and has a tag in place of a checksum; gives the header's length.
+    ///
+    /// # Panics
+    /// Where `packet` is shorter than its header.
+    #[inline]
+    pub fn number_for_tag(packet: &mut [u8], sequence: u32) -> usize {
+        put(packet, 12, sequence.to_le_bytes());
+        Self::len_of(packet)
+    }
+
+    /// The length of the header that a packet begins with.
+    #[inline]
+    fn len_of(packet: &[u8]) -> usize {
+        if packet[2] & FLAG_NEIGHBOUR != 0 { Self::NEIGHBOUR_LEN } else { Self::MAX_LEN }
+    }
+
     /// Seals a packet that begins with a header: writes its checksum. `rest` is that of what follows the header.
     ///
     /// # Panics
     /// Where `packet` is shorter than its header.
     #[inline]
     pub fn seal(packet: &mut [u8], rest: RestCheck) {
-        let length = if packet[2] & FLAG_NEIGHBOUR != 0 { Self::NEIGHBOUR_LEN } else { Self::MAX_LEN };
-        let check = rest.with_header(&packet[..length]);
+        let check = rest.with_header(&packet[..Self::len_of(packet)]);
         put(packet, CHECK.start, check.to_le_bytes());
     }
 

@@ -1,5 +1,6 @@
 //! `fanin switch --fabric`: one of the switches of a fabric, until a signal ends it.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use fanin_daemon::{FabricDaemon, FabricDaemonConfig};
-use fanin_trust::Protection;
+use fanin_trust::{FabricKey, Protection};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -21,9 +22,10 @@ pub(super) fn run(args: &SwitchArgs, path: &Path, name: &str) -> ExitCode {
     let prepared = find_node(path, name, false).and_then(|found| {
         let settings = Settings::read(args)?;
         check(&settings)?;
-        Ok((found, settings))
+        let packets = packets_of_fabric(settings.packets(), args.fabric_key.as_deref())?;
+        Ok((found, settings, packets))
     });
-    let ((fabric, node), settings) = match prepared {
+    let ((fabric, node), settings, packets) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             eprintln!("error: {error}");
@@ -36,7 +38,11 @@ pub(super) fn run(args: &SwitchArgs, path: &Path, name: &str) -> ExitCode {
     if daemon.tls.is_none() && !address.ip().to_canonical().is_loopback() {
         tracing::warn!(%address, "whoever reaches this port may begin and end jobs: --tls-cert, --tls-key and --tls-clients say who may");
     }
+    if packets.is_none() && !address.ip().to_canonical().is_loopback() {
+        tracing::warn!(%address, "whoever can forge packets of a job can change its sums: --fabric-key gives them keys");
+    }
     let config = FabricDaemonConfig {
+        packets,
         http: daemon.http,
         faults: args.faults.plan(),
         jobs_max: daemon.jobs.jobs_max,
@@ -59,15 +65,30 @@ fn check(settings: &Settings) -> Result<(), String> {
     if settings.doors().certificate.is_some() && settings.doors().clients.is_none() {
         return Err("--fabric with --tls-cert: expected --tls-clients too, which says by what the manager is known: whoever may come may begin and end jobs".into());
     }
-    match settings.packets() {
-        None | Some(Protection::None) => Ok(()),
-        Some(packets) => Err(format!("--packets {packets}: expected none with --fabric: {PACKETS_IN_FABRICS}")),
-    }
+    Ok(())
 }
 
-/// Why there are no keys.
-pub(crate) const PACKETS_IN_FABRICS: &str =
-    "packets of a fabric go from switch to switch, and only jobs at one switch have keys for their hop (docs/security.md)";
+/// What is done for packets of a fabric, and the key that they are made with, by what was said of either; sealed, where only the key was.
+///
+/// # Errors
+/// The file is no key, or one of the two is missing.
+pub(crate) fn packets_of_fabric(packets: Option<Protection>, file: Option<&Path>) -> Result<Option<(Protection, FabricKey)>, String> {
+    match (packets, file) {
+        (None | Some(Protection::None), None) => Ok(None),
+        (Some(packets), None) => Err(format!(
+            "--packets {packets}: expected --fabric-key FILE too: all switches of a fabric and its manager have one key (`fanin token secret` makes it)"
+        )),
+        (Some(Protection::None), Some(file)) => {
+            Err(format!("--fabric-key {} with --packets none: expected mac or seal, or no key", file.display()))
+        }
+        (packets, Some(file)) => {
+            let name = file.display().to_string();
+            let text = fs::read_to_string(file).map_err(|error| format!("--fabric-key {name}: cannot be read: {error}"))?;
+            let key = FabricKey::parse(&name, &text).map_err(|error| format!("--fabric-key {error}"))?;
+            Ok(Some((packets.unwrap_or(Protection::Seal), key)))
+        }
+    }
+}
 
 fn serve(config: FabricDaemonConfig, name: &str, until_stdin_ends: bool) -> Result<()> {
     // Before anything is promised to anybody: a signal that comes now is obeyed.

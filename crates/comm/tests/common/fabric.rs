@@ -8,6 +8,7 @@ use fanin_control::FabricFile;
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};
 use fanin_fabric::Fabric;
 use fanin_net::FaultPlan;
+use fanin_trust::{FabricKey, Protection};
 
 use super::{PATIENT, Told};
 
@@ -34,6 +35,8 @@ pub struct Running {
     pub switches: Vec<(String, FabricDaemonHandle)>,
     pub manager: Option<DaemonHandle>,
     faults: FaultPlan,
+    /// With which packets are made.
+    keys: Option<(Protection, FabricKey)>,
 }
 
 /// The fabric at ports that are free, at an address of its own: ports of hosts are taken later than they are found.
@@ -52,7 +55,12 @@ fn fabric() -> Fabric {
 
 impl Running {
     pub fn start(faults: FaultPlan) -> Running {
-        let mut running = Running { fabric: fabric(), switches: Vec::new(), manager: None, faults };
+        Running::start_with(faults, None)
+    }
+
+    /// With packets that are made in this way, and with this key.
+    pub fn start_with(faults: FaultPlan, keys: Option<(Protection, FabricKey)>) -> Running {
+        let mut running = Running { fabric: fabric(), switches: Vec::new(), manager: None, faults, keys };
         for name in ["leaf0", "leaf1", "spine0", "spine1"] {
             running.start_switch(name);
         }
@@ -61,8 +69,13 @@ impl Running {
     }
 
     pub fn start_switch(&mut self, name: &str) {
+        self.start_switch_with_keys(name, self.keys.clone());
+    }
+
+    /// Starts a switch that makes packets in this way.
+    pub fn start_switch_with_keys(&mut self, name: &str, packets: Option<(Protection, FabricKey)>) {
         let node = self.fabric.node_named(name).unwrap();
-        let config = FabricDaemonConfig { faults: self.faults, ..FabricDaemonConfig::new(self.fabric.clone(), node) };
+        let config = FabricDaemonConfig { faults: self.faults, packets, ..FabricDaemonConfig::new(self.fabric.clone(), node) };
         self.switches.push((name.to_owned(), FabricDaemon::start(config).unwrap()));
     }
 
@@ -75,7 +88,12 @@ impl Running {
     /// Starts a switch that takes so much memory for jobs and does so much wrong.
     pub fn start_switch_with(&mut self, name: &str, memory_bytes_max: u64, faults: FaultPlan) {
         let node = self.fabric.node_named(name).unwrap();
-        let config = FabricDaemonConfig { faults, memory_bytes_max, ..FabricDaemonConfig::new(self.fabric.clone(), node) };
+        let config = FabricDaemonConfig {
+            faults,
+            memory_bytes_max,
+            packets: self.keys.clone(),
+            ..FabricDaemonConfig::new(self.fabric.clone(), node)
+        };
         self.switches.push((name.to_owned(), FabricDaemon::start(config).unwrap()));
     }
 
@@ -97,6 +115,8 @@ impl Running {
     pub fn start_manager(&mut self, listen: SocketAddr) {
         let file = FabricFile { name: "fabric.toml".into(), text: self.fabric.to_toml() };
         let config = DaemonConfig::manager(listen, self.fabric.clone(), file).unwrap();
+        let (packets, fabric_key) = self.keys.clone().unzip();
+        let config = DaemonConfig { packets: packets.unwrap_or_default(), fabric_key, ..config };
         self.manager = Some(Daemon::start(config).unwrap());
     }
 

@@ -47,6 +47,7 @@ impl Jobs {
             Member { join: its, peer, local, presence, ready: true, call: None, answered: false, shares: Vec::new() }
         };
         let members: BTreeMap<u32, Member> = told.peers.iter().map(|info| (info.rank, member(info))).collect();
+        let packets_of = self.packets_of(u64::from(told.epoch), told.instance);
         let job = Job {
             id: job_id,
             name: join.job.clone(),
@@ -56,7 +57,7 @@ impl Jobs {
             memory_bytes: 0,
             by_hosts: None,
             pass: pass.cloned(),
-            packets_of: None,
+            packets_of,
             opener: peer.ip(),
             phase: Phase::Running,
             deadline_ms: u64::MAX,

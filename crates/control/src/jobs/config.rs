@@ -1,6 +1,8 @@
 //! Limits of a switch, and what it asks its driver to do.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use fanin_systems::{A2tpParameters, AtpParameters, FlarePackets, SumOrder, System, TreeParameters};
 use fanin_trust::{PacketKeys, Protection, Quota, Secret};
@@ -91,8 +93,10 @@ pub struct Pass {
 pub struct Packets {
     /// Not [`Protection::None`].
     pub protection: Protection,
-    /// This life of the switch's alone: from it all keys are derived.
+    /// This life of the switch's alone: from it all keys are derived, but for those of cables.
     pub secret: Secret,
+    /// At the manager of a fabric, the keys of each host's cable, by the host's name.
+    pub cables: Option<Arc<BTreeMap<String, PacketKeys>>>,
 }
 
 impl Packets {

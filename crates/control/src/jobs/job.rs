@@ -201,8 +201,12 @@ impl Job {
     fn keys_of(&self, rank: u32) -> Vec<fanin_trust::PacketKeys> {
         match &self.packets_of {
             None => Vec::new(),
-            Some(Packets { protection, secret }) if self.by_hosts.is_none() => vec![keys_at_switch(*protection, secret, rank)],
-            Some(Packets { protection, secret }) => {
+            Some(Packets { cables: Some(cables), .. }) if self.by_hosts.is_none() => {
+                let host = self.members.get(&rank).and_then(|member| member.join.node.as_ref());
+                host.and_then(|host| cables.get(host)).cloned().into_iter().collect()
+            }
+            Some(Packets { protection, secret, .. }) if self.by_hosts.is_none() => vec![keys_at_switch(*protection, secret, rank)],
+            Some(Packets { protection, secret, .. }) => {
                 (0..self.world).filter(|other| *other != rank).map(|other| keys_of_pair(*protection, secret, rank, other)).collect()
             }
         }

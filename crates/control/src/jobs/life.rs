@@ -52,10 +52,10 @@ impl Jobs {
             Ok(either) => either,
             Err(text) => return self.fail(job_id, FailureKind::Full, text, None),
         };
+        let packets_of = self.jobs.get(&job_id).and_then(|job| self.packets_of(drawn, job.instance));
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
         (job.memory_bytes, job.by_hosts, job.by_hosts_since_ms) = (memory_bytes, by_hosts.clone(), now_ms);
-        job.packets_of =
-            self.config.packets.as_ref().map(|packets| Packets { secret: packets.of_job(drawn, job.instance), ..packets.clone() });
+        job.packets_of = packets_of;
         job.phase = Phase::Opening;
         job.deadline_ms = now_ms.saturating_add(job.patience_ms);
         // The lists of every rank were needed for that only.
@@ -100,6 +100,11 @@ impl Jobs {
         } else {
             self.on_opened(now_ms, job_id, Ok(0));
         }
+    }
+
+    /// What keys of a job are derived from, where packets have keys.
+    pub(super) fn packets_of(&self, drawn: u64, instance: u64) -> Option<Packets> {
+        self.config.packets.as_ref().map(|packets| Packets { secret: packets.of_job(drawn, instance), ..packets.clone() })
     }
 
     /// What a job takes of the switch's memory or, where it takes nothing, why its hosts sum by themselves.

@@ -283,7 +283,7 @@ impl Jobs {
         let fabric = self.config.fabric.clone();
         let packets = self.config.packets.as_ref().map_or(Protection::None, |packets| packets.protection);
         let (magic, switch_instance, wants_token) = (MAGIC.into(), self.switch_instance, self.config.wants_pass);
-        let greeting = SwitchHello { magic, version: VERSION, software, switch_instance, fabric, wants_token, packets };
+        let greeting = SwitchHello { magic, version: VERSION, software, switch_instance, fabric, wants_token, packets, fabric_key: None };
         self.actions.push_back(Action::Send(connection, SwitchMessage::Hello(greeting)));
         if hello.version != VERSION {
             let text = format!(

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use fanin_channel::{ClientTls, HandshakeError, Patience, Stream};
 use fanin_control::{Decoder, FabricReply, FabricRequest, FrameError, Hello, JobAnnouncement, SwitchStatus, encode};
+use fanin_trust::Protection;
 
 /// Why a switch has not done what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,16 @@ pub enum FabricClientError {
         /// What it said.
         what: String,
     },
+    /// The switch makes packets in another way than its manager has ranks make them.
+    #[error("the switch at {address} has {of_switch}, and the manager {of_manager}: expected the same --packets and --fabric-key at both")]
+    Keys {
+        /// Where it is.
+        address: SocketAddr,
+        /// What it does for packets.
+        of_switch: String,
+        /// What its manager does.
+        of_manager: String,
+    },
     /// The switch has refused.
     #[error("the switch at {address} refuses: {text}")]
     Refused {
@@ -43,6 +54,19 @@ pub struct FabricClient {
     stream: Stream,
     decoder: Decoder,
     instance: u64,
+    /// What it does for packets, and which key they are made with.
+    packets: Packets,
+}
+
+/// What is done for packets, and which key they are made with.
+pub(crate) type Packets = (Protection, Option<String>);
+
+/// The same in words.
+fn words((protection, key): &Packets) -> String {
+    match key {
+        None => format!("--packets {protection} and no key"),
+        Some(key) => format!("--packets {protection} and the key {key}"),
+    }
 }
 
 impl FabricClient {
@@ -77,12 +101,25 @@ impl FabricClient {
             Ok(stream)
         };
         let stream = open().map_err(|source| FabricClientError::Connection { address, source })?;
-        let mut client = FabricClient { address, stream, decoder: Decoder::new(), instance: 0 };
+        let mut client = FabricClient { address, stream, decoder: Decoder::new(), instance: 0, packets: Packets::default() };
         let hello = Hello::new(concat!("fanin ", env!("CARGO_PKG_VERSION")));
         match client.ask(&FabricRequest::Hello(hello))? {
-            FabricReply::Hello(hello) => Ok(FabricClient { instance: hello.switch_instance, ..client }),
+            FabricReply::Hello(hello) => {
+                Ok(FabricClient { instance: hello.switch_instance, packets: (hello.packets, hello.fabric_key), ..client })
+            }
             other => Err(client.unexpected(&other)),
         }
+    }
+
+    /// Whether the switch does the same for packets.
+    ///
+    /// # Errors
+    /// [`FabricClientError::Keys`].
+    pub(crate) fn agrees(&self, with: &Packets) -> Result<(), FabricClientError> {
+        if self.packets == *with {
+            return Ok(());
+        }
+        Err(FabricClientError::Keys { address: self.address, of_switch: words(&self.packets), of_manager: words(with) })
     }
 
     /// Which life of the switch this is.

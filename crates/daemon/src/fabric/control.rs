@@ -15,6 +15,7 @@ use fanin_operator::Faults;
 use fanin_runtime::Last;
 use fanin_runtime::fabric::{FabricRemote, FabricStatus};
 use fanin_systems::AnyNode;
+use fanin_trust::Protection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
@@ -54,6 +55,8 @@ pub(crate) struct Control {
     pub(super) faults: Mutex<BTreeMap<u16, Faults>>,
     /// Operators that jobs bring along are compiled one at a time.
     pub(super) compiles: Semaphore,
+    /// What is done for packets, and which key they are made with.
+    pub(super) packets: Option<(Protection, String)>,
 }
 
 impl Control {
@@ -149,7 +152,8 @@ impl Control {
             switch_instance: self.instance,
             fabric: None,
             wants_token: false,
-            packets: Default::default(),
+            packets: self.packets.as_ref().map_or(Protection::None, |(protection, _)| *protection),
+            fabric_key: self.packets.as_ref().map(|(_, key)| key.clone()),
         }
     }
 

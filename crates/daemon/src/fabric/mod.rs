@@ -21,6 +21,7 @@ mod service;
 mod switches;
 
 pub use client::{FabricClient, FabricClientError};
+pub(crate) use nodes::keys_of_hosts;
 pub use nodes::{driver_config, node_config, port_status, reasons};
 pub use operators::Operators;
 pub(crate) use switches::{Observer, Seen, Switches};

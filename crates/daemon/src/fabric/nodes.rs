@@ -8,6 +8,7 @@ use fanin_fabric::{Fabric, FabricPort, Routes};
 use fanin_net::{FaultKind, FaultPlan, SenderConfig};
 use fanin_runtime::DriverConfig;
 use fanin_runtime::fabric::{self, FabricConfig, FabricPortConfig, HelloConfig, LinkShape};
+use fanin_trust::{FabricKey, PacketKeys, Protection};
 
 /// The address of a fabric's node: hosts carry workers.
 fn address(fabric: &Fabric, node: NodeId) -> Address {
@@ -34,7 +35,19 @@ pub fn node_config(fabric: &Fabric, node: NodeId) -> FabricConfig {
         ways: Routes::new(&fabric.map, node).into_ports(),
         hello: HelloConfig { interval: fabric.hello_interval, timeout: fabric.hello_timeout },
         fingerprint: fabric.fingerprint(),
+        keys: Vec::new(),
     }
+}
+
+/// The keys of a node's cables, by port.
+pub(super) fn keys_of_node(fabric: &Fabric, node: NodeId, protection: Protection, key: &FabricKey) -> Vec<PacketKeys> {
+    fabric.ports(node).into_iter().map(|port| key.cable(protection, node.0, port.peer.0)).collect()
+}
+
+/// The keys of each host's cable, by its name.
+pub(crate) fn keys_of_hosts(fabric: &Fabric, protection: Protection, key: &FabricKey) -> BTreeMap<String, PacketKeys> {
+    let of = |host: NodeId| Some((fabric.name(host).to_owned(), keys_of_node(fabric, host, protection, key).into_iter().next()?));
+    fabric.hosts().filter_map(of).collect()
 }
 
 /// How a node of a fabric uses its socket. Each node has faults of its own, all from one seed.

@@ -11,15 +11,16 @@ use fanin_control::JobsConfig;
 use fanin_core::{NodeId, PortId};
 use fanin_fabric::Fabric;
 use fanin_net::{FaultPlan, Socket, SocketConfig, Waker};
-use fanin_runtime::fabric::{FabricStatus, FabricSwitch, LinkState};
+use fanin_runtime::fabric::{FabricConfig, FabricStatus, FabricSwitch, LinkState};
 use fanin_systems::AnyNode;
+use fanin_trust::{FabricKey, Protection};
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::control::Control;
 use super::memory::Memory;
 use super::metrics::render;
-use super::nodes::{driver_config, node_config};
+use super::nodes::{driver_config, keys_of_node, node_config};
 use super::operators::Operators;
 use crate::daemon::{StartError, listen};
 use crate::http::{Http, well_until};
@@ -41,13 +42,16 @@ pub struct FabricDaemonConfig {
     pub memory_bytes_max: u64,
     /// Its certificate, and by what managers are known, where control connections go by TLS. Without it, whoever reaches the port may begin and end jobs.
     pub tls: Option<ServerTls>,
+    /// What is done for packets, and the fabric's secret, which its manager and all its switches have; without it, whoever can forge a packet of a job can
+    /// change its sums.
+    pub packets: Option<(Protection, FabricKey)>,
 }
 
 impl FabricDaemonConfig {
     /// A switch with default limits: 1,024 jobs, and as much memory as a switch that is alone has ([`JobsConfig`]).
     pub fn new(fabric: Fabric, node: NodeId) -> Self {
         let JobsConfig { jobs_max, memory_bytes_max, .. } = JobsConfig::default();
-        FabricDaemonConfig { fabric, node, http: None, faults: FaultPlan::default(), jobs_max, memory_bytes_max, tls: None }
+        FabricDaemonConfig { fabric, node, http: None, faults: FaultPlan::default(), jobs_max, memory_bytes_max, tls: None, packets: None }
     }
 }
 
@@ -61,7 +65,7 @@ impl FabricDaemon {
     /// # Errors
     /// [`StartError`] with the address and the kernel's reason.
     pub fn start(config: FabricDaemonConfig) -> Result<FabricDaemonHandle, StartError> {
-        let FabricDaemonConfig { fabric, node, http, faults, jobs_max, memory_bytes_max, tls } = config;
+        let FabricDaemonConfig { fabric, node, http, faults, jobs_max, memory_bytes_max, tls, packets } = config;
         let door = tls.map(Door::open).transpose().map_err(StartError::Tls)?;
         let operators = Operators::load(&fabric).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let address = fabric.node(node).address;
@@ -69,8 +73,11 @@ impl FabricDaemon {
         let http = http.map(|address| listen("HTTP", address)).transpose()?;
         let http_address = http.as_ref().map(TcpListener::local_addr).transpose()?;
         let socket = Socket::bind(&SocketConfig::new(address)).map_err(io::Error::other)?;
+        let keys = packets.as_ref().map_or_else(Vec::new, |(protection, key)| keys_of_node(&fabric, node, *protection, key));
+        let ports = FabricConfig { keys, ..node_config(&fabric, node) };
         let mut switch: FabricSwitch<AnyNode<[u8]>> =
-            FabricSwitch::new(socket, &node_config(&fabric, node), &driver_config(faults, node)).map_err(io::Error::other)?;
+            FabricSwitch::new(socket, &ports, &driver_config(faults, node)).map_err(io::Error::other)?;
+        let packets = packets.map(|(protection, key)| (protection, key.check_value()));
         let names: Vec<String> = fabric.map.neighbours(node).iter().map(|next| fabric.name(next.node).to_owned()).collect();
         switch.observe_links(Box::new(move |port: PortId, state: LinkState| {
             let peer = names.get(port.index()).map_or("", String::as_str);
@@ -80,7 +87,7 @@ impl FabricDaemon {
         let instance = u64::from(fanin_runtime::clock::fresh_epoch());
         let memory = Memory::new(memory_bytes_max);
         let (faults, compiles) = (Mutex::default(), Semaphore::new(1));
-        let service = Control { fabric: Arc::new(fabric), node, remote, instance, jobs_max, memory, operators, faults, compiles };
+        let service = Control { fabric: Arc::new(fabric), node, remote, instance, jobs_max, memory, operators, faults, compiles, packets };
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let loop_thread = thread::Builder::new().name("fanin-fabric".into()).spawn(move || {

@@ -15,7 +15,7 @@ use fanin_core::NodeId;
 use fanin_fabric::Fabric;
 use fanin_systems::System;
 
-use super::client::{FabricClient, FabricClientError};
+use super::client::{FabricClient, FabricClientError, Packets};
 
 /// How long a switch may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ impl Switches {
     ///
     /// # Errors
     /// Where the kernel gives no thread.
-    pub(crate) fn new(fabric: Arc<Fabric>, tls: Option<&ClientTls>, observe: &Observer) -> std::io::Result<Self> {
+    pub(crate) fn new(fabric: Arc<Fabric>, (tls, packets): (Option<&ClientTls>, &Packets), observe: &Observer) -> std::io::Result<Self> {
         let (mut orders, links, asks_all) = (Vec::new(), Arc::new(Links::default()), Arc::new(AtomicBool::new(false)));
         for number in fabric.map.hosts()..fabric.map.nodes() {
             let (tell, told) = channel();
@@ -99,6 +99,7 @@ impl Switches {
             let switch = Switch {
                 fabric: fabric.clone(),
                 tls: tls.cloned(),
+                packets: packets.clone(),
                 node,
                 jobs: BTreeMap::new(),
                 client: None,
@@ -221,6 +222,8 @@ struct Switch {
     fabric: Arc<Fabric>,
     /// By what it is known.
     tls: Option<ClientTls>,
+    /// What ranks are told to do for packets.
+    packets: Packets,
     node: NodeId,
     /// What it is to know, and whether this life of it has been told.
     jobs: BTreeMap<u16, (Box<JobAnnouncement>, bool)>,
@@ -239,8 +242,10 @@ struct Switch {
 impl Switch {
     fn serve(mut self, orders: &Receiver<Order>) {
         // It may have jobs of an earlier manager, or not be there yet.
-        if self.connected().is_ok() {
-            self.ask_how_it_is();
+        match self.connected() {
+            Ok(_) => self.ask_how_it_is(),
+            Err(error @ FabricClientError::Keys { .. }) => tracing::error!(switch = self.name(), %error, "no job gets through this switch"),
+            Err(_) => {}
         }
         loop {
             match orders.recv_timeout(LOOK_INTERVAL) {
@@ -264,6 +269,7 @@ impl Switch {
     fn connected(&mut self) -> Result<&mut FabricClient, FabricClientError> {
         if self.client.is_none() {
             let mut client = FabricClient::connect_by(self.tls.as_ref(), self.fabric.node(self.node).address, ANSWER_LIMIT)?;
+            client.agrees(&self.packets)?;
             if self.instance.replace(client.instance()).is_some_and(|known| known != client.instance()) {
                 tracing::warn!(switch = self.name(), jobs = self.jobs.len(), "the switch was restarted, and is told of its jobs again");
                 self.jobs.values_mut().for_each(|(_, told)| *told = false);

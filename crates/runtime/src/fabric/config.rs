@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use fanin_core::{Address, Duration, NodeId, PortId};
+use fanin_trust::PacketKeys;
 
 /// A node of a fabric and its ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +18,9 @@ pub struct FabricConfig {
     pub hello: HelloConfig,
     /// A number that all nodes of the fabric have from its description: hellos of others are not heard.
     pub fingerprint: u32,
+    /// By port, with which packets are made and taken; empty where everybody can make them. A host may get them later
+    /// ([`WorkerDriver::protect_links`](crate::WorkerDriver::protect_links)).
+    pub keys: Vec<PacketKeys>,
 }
 
 /// What is behind a port.

@@ -1,10 +1,11 @@
 //! All ports of a node of a fabric: their queues, their neighbours, the routes over them, and the background traffic that starts here.
 
 use fanin_core::{DropReason, Duration, Instant, NodeId, PortId, TrafficClass, Wire};
+use fanin_trust::{CableKeys, PacketKeys, TAG_BYTES};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
 
-use super::config::{FabricConfig, pinned_by};
+use super::config::{FabricConfig, HelloConfig, LinkShape, pinned_by};
 use super::egress::{EgressQueue, Place};
 use super::hello::{LinkState, Neighbour};
 use super::source::{Source, TrafficConfig, TrafficCount};
@@ -25,11 +26,14 @@ pub type LinkObserver = Box<dyn FnMut(PortId, LinkState) + Send>;
 
 /// One port.
 pub(crate) struct Port {
+    shape: LinkShape,
     pub(crate) queue: EgressQueue,
     pub(crate) neighbour: Neighbour,
     pub(crate) peer: NodeId,
     pub(crate) is_below: bool,
     pub(crate) counts: PortCounters,
+    /// With which packets are made and taken, where they are.
+    pub(crate) keys: Option<Box<CableKeys>>,
 }
 
 /// Counts of a port.
@@ -54,6 +58,8 @@ pub struct PortCounters {
 /// Everything between a node and its sender.
 pub(crate) struct Links {
     pub(crate) fingerprint: u32,
+    node: NodeId,
+    hello: HelloConfig,
     pub(crate) ports: Vec<Port>,
     ways: Vec<Vec<PortId>>,
     pub(crate) sources: Vec<Source>,
@@ -70,17 +76,22 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub(crate) fn new(config: &FabricConfig) -> Self {
+    /// All ports of `config`; `epoch` is that of this process.
+    pub(crate) fn new(config: &FabricConfig, epoch: u32) -> Self {
         let port = |port: &super::config::FabricPortConfig| Port {
+            shape: port.shape,
             queue: EgressQueue::new(port.shape),
             neighbour: Neighbour::new(config.hello),
             peer: port.peer.node,
             is_below: port.is_below,
             counts: PortCounters::default(),
+            keys: None,
         };
         let delay = config.ports.iter().map(|port| port.shape.delay).min().unwrap_or(Duration::ZERO);
-        Links {
+        let mut links = Links {
             fingerprint: config.fingerprint,
+            node: config.address.node,
+            hello: config.hello,
             ports: config.ports.iter().map(port).collect(),
             ways: config.ways.clone(),
             sources: Vec::new(),
@@ -90,7 +101,27 @@ impl Links {
             slice: delay.divided(8).clamp(SLICE_MIN, SLICE_MAX),
             released: Instant::ZERO,
             observer: None,
+        };
+        links.protect(&config.keys, epoch);
+        links
+    }
+
+    /// Packets are made and taken with these keys from now on, by port. Where a port had others or none, its neighbour has yet to be heard with these,
+    /// and what waits there, which has no room for a tag, is lost.
+    pub(crate) fn protect(&mut self, keys: &[PacketKeys], epoch: u32) {
+        for (port, keys) in self.ports.iter_mut().zip(keys) {
+            if port.keys.as_ref().is_none_or(|known| !known.is_of(keys)) {
+                port.keys = Some(Box::new(CableKeys::new(keys.clone(), self.node < port.peer, epoch)));
+                port.queue = EgressQueue::new(port.shape);
+                port.neighbour = Neighbour::new(self.hello);
+            }
         }
+    }
+
+    /// By what a packet to this peer is longer than its checksummed form.
+    #[inline]
+    pub(crate) fn tag_bytes(&self, to: PeerIndex) -> usize {
+        if self.ports[usize::from(to.0)].keys.is_some() { TAG_BYTES } else { 0 }
     }
 
     /// Calls `observer` whenever a link changes, and now for each.

@@ -2,13 +2,45 @@
 
 use fanin_core::{Address, DropReason, JobId, PortId, Restarted, TrafficClass, Wire};
 use fanin_net::Socket;
-use fanin_wire::hop::{HopHeader, RestCheck};
+use fanin_trust::{TAG_BYTES, TURNS_BYTES};
+use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::link::{LINK_SYSTEM, LinkHeader};
 
 use super::Outlet;
 use crate::fabric::links::datagram_bytes;
 use crate::peers::PeerIndex;
 impl Outlet {
+    /// A packet of a peer with whom there are keys, without its tag and readable; nothing where it has a checksum.
+    ///
+    /// # Errors
+    /// [`DropReason::Unauthenticated`]: somebody else has made it, or a bit of it has changed.
+    #[inline]
+    pub(crate) fn open<'a>(
+        &mut self,
+        from: PeerIndex,
+        packet: &HopPacket<'_>,
+        (datagram, scratch): (&'a [u8], &'a mut Vec<u8>),
+    ) -> Result<Option<&'a [u8]>, DropReason> {
+        let peer = self.peers.get_mut(from);
+        let cable = self.links.as_mut().and_then(|links| links.port(from).keys.as_deref_mut());
+        let opened = match (&mut peer.keys, cable) {
+            (None, None) => return Ok(None),
+            (Some(keys), _) => {
+                let hop = packet.header();
+                keys.opener.open(peer.heard.whole(hop.sequence), hop.wire_len(), datagram, scratch)
+            }
+            (None, Some(keys)) => {
+                let hop = packet.header();
+                if hop.system == LINK_SYSTEM && hop.neighbour {
+                    keys.open_hello(hop.epoch, hop.sequence, datagram, scratch)
+                } else {
+                    keys.open(hop.epoch, peer.heard.whole(hop.sequence), hop.wire_len(), datagram, scratch)
+                }
+            }
+        };
+        opened.map(Some).ok_or(DropReason::Unauthenticated)
+    }
+
     /// A hello has come, of which nothing is believed yet: whether it shows in which epoch the neighbour lives. It does where it repeats
     /// this node's own epoch, which nobody knows who does not get this node's hellos. Else it is answered soon, so that the neighbour can.
     ///
@@ -34,6 +66,9 @@ impl Outlet {
         if !heard.agree(hop.epoch, hop.sequence) {
             return Err(DropReason::TooOld);
         }
+        if let Some(keys) = &mut links.port(from).keys {
+            keys.believe(hop.epoch);
+        }
         Ok(Restarted(before.is_some()))
     }
 
@@ -57,11 +92,17 @@ impl Outlet {
             let peer = peers.get_mut(PeerIndex(index as u16));
             let (hears, told) = (peer.heard.epoch().filter(|_| hears), port.neighbour.take_told());
             let hello = LinkHeader::Hello { hears, told, port: PortId(index as u16), fabric: links.fingerprint };
-            let Some(slot) = sender.reserve(socket, peer.destination, HopHeader::NEIGHBOUR_LEN + hello.wire_len()) else { continue };
+            let tag_bytes = if port.keys.is_some() { TURNS_BYTES + TAG_BYTES } else { 0 };
+            let bytes = HopHeader::NEIGHBOUR_LEN + hello.wire_len() + tag_bytes;
+            let Some(slot) = sender.reserve(socket, peer.destination, bytes) else { continue };
             let front = HopHeader { sequence: peer.next_sequence, destination: peer.address, ..template }.emit(slot);
             hello.emit(&mut slot[front..]);
-            let rest = RestCheck::of([&slot[front..]]);
-            HopHeader::seal(slot, rest);
+            if let Some(keys) = &mut port.keys {
+                keys.seal_hello(peer.next_sequence, slot);
+            } else {
+                let rest = RestCheck::of([&slot[front..]]);
+                HopHeader::seal(slot, rest);
+            }
             peer.next_sequence = peer.next_sequence.wrapping_add(1);
             sender.commit(socket, peer.destination);
         }
@@ -121,7 +162,12 @@ impl Outlet {
                 };
                 let Some(slot) = slot else { break };
                 slot.copy_from_slice(datagram);
-                HopHeader::number(slot, peer.next_sequence);
+                if let Some(keys) = &mut port.keys {
+                    let header_bytes = HopHeader::number_for_tag(slot, peer.next_sequence);
+                    keys.seal(peer.next_sequence, header_bytes, slot);
+                } else {
+                    HopHeader::number(slot, peer.next_sequence);
+                }
                 peer.next_sequence = peer.next_sequence.wrapping_add(1);
                 sender.commit(socket, peer.destination);
                 port.counts.packets_sent += 1;

@@ -1,6 +1,6 @@
 //! Packets with keys: what somebody sends in a member's name, who can read all that the member sends, changes nothing.
 
-use fanin_trust::{LinkKeys, PacketKeys, Protection, Secret, TAG_BYTES};
+use fanin_trust::{CableKeys, FabricKey, LinkKeys, PacketKeys, Protection, Secret, TAG_BYTES, TURNS_BYTES};
 
 use super::*;
 
@@ -111,5 +111,130 @@ fn two_nodes_with_keys_hear_each_other_whatever_happens_on_the_way() {
         assert!(once.into_iter().eq(0..3_000), "each once");
         let counters = drivers[1].statistics().counters;
         assert_eq!((counters.dropped_for(DropReason::Unauthenticated), counters.dropped_for(DropReason::Repeated) > 50), (0, true));
+    }
+}
+
+/// A neighbour in a fabric that has keys.
+struct Keyed {
+    socket: UdpSocket,
+    switch: SocketAddr,
+    sequence: u32,
+}
+
+impl Keyed {
+    fn hello(&mut self, keys: Option<&mut CableKeys>, epoch: u32, hears: Option<u32>, told: Option<u32>) -> Vec<u8> {
+        let hello = LinkHeader::Hello { hears, told, port: PortId(0), fabric: Greeter::FABRIC };
+        let hop = HopHeader { system: LINK_SYSTEM, job: JobId(0), epoch, sequence: self.sequence, payload_bytes: 0, ..Puppet::hop() };
+        self.sequence += 1;
+        let tag_bytes = if keys.is_some() { TURNS_BYTES + TAG_BYTES } else { 0 };
+        let mut packet = vec![0; hop.wire_len() + hello.wire_len() + tag_bytes];
+        let front = hop.emit(&mut packet);
+        hello.emit(&mut packet[front..]);
+        match keys {
+            None => Puppet::seal(&mut packet),
+            Some(keys) => keys.seal_hello(hop.sequence, &mut packet),
+        }
+        packet
+    }
+
+    fn send(&self, packet: &[u8]) {
+        self.socket.send_to(packet, self.switch).unwrap();
+    }
+
+    /// Waits for a hello of the switch that hears and was told this, made with these keys; gives its epoch.
+    fn hear(&self, keys: &mut CableKeys, hears: Option<u32>, told: Option<u32>) -> u32 {
+        let (mut buffer, mut scratch) = ([0; 2_048], Vec::new());
+        for _ in 0..1_000 {
+            let bytes = self.socket.recv(&mut buffer).expect("the switch says hello");
+            let hop = HopPacket::new(&buffer[..bytes]).unwrap().header();
+            let opened = keys.open_hello(hop.epoch, hop.sequence, &buffer[..bytes], &mut scratch).expect("with the cable's keys");
+            let rest = HopPacket::new(opened).unwrap().rest();
+            if let Ok((LinkHeader::Hello { hears: heard, told: said, .. }, _)) = LinkHeader::parse(rest)
+                && (heard, said) == (hears, told)
+            {
+                return hop.epoch;
+            }
+        }
+        panic!("no hello that hears {hears:?} and was told {told:?}");
+    }
+}
+
+/// Whoever has no keys, reads all and sends in a neighbour's name begins no link, ends none, and gets nothing through.
+#[test]
+fn a_cable_with_keys_hears_its_neighbour_alone_through_restarts_and_replays() {
+    for protection in PROTECTIONS {
+        let (socket, neighbour) = (socket(), UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        neighbour.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut keyed = Keyed { socket: neighbour, switch: socket.local_address(), sequence: 0 };
+        let shape =
+            LinkShape { bits_per_second: 1_000_000_000, buffer_bytes: 100_000, ecn_mark_bytes: None, delay: fanin_core::Duration::ZERO };
+        let port = FabricPortConfig { peer: Address::worker(NodeId(1)), is_below: true, socket: keyed.socket.local_addr().unwrap(), shape };
+        let hello = HelloConfig { interval: fanin_core::Duration::from_ms(10), timeout: fanin_core::Duration::from_ms(600_000) };
+        let of_cable = |byte: u8| FabricKey::new(Secret::new([byte; 32])).cable(protection, 1, 9);
+        let config = FabricConfig {
+            address: Address::switch(NodeId(9)),
+            ports: vec![port],
+            ways: Vec::new(),
+            hello,
+            fingerprint: Greeter::FABRIC,
+            keys: vec![of_cable(1)],
+        };
+        let mut switch: FabricSwitch<Toy> = FabricSwitch::new(socket, &config, &DriverConfig::default()).unwrap();
+        let states = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = states.clone();
+        switch.observe_links(Box::new(move |_, state| seen.lock().unwrap().push(state)));
+        let (stop, waker) = (AtomicBool::new(false), switch.waker());
+        thread::scope(|scope| {
+            let running = scope.spawn(|| switch.run(&stop).unwrap());
+            let mut first = CableKeys::new(of_cable(1), true, 5);
+            let mut wrong = CableKeys::new(of_cable(2), true, 5);
+            // Without keys, and with those of another fabric.
+            for _ in 0..20 {
+                let (plain, other) = (keyed.hello(None, 5, None, None), keyed.hello(Some(&mut wrong), 5, None, None));
+                keyed.send(&plain);
+                keyed.send(&other);
+            }
+            let begin = keyed.hello(Some(&mut first), 5, None, None);
+            keyed.send(&begin);
+            let own = keyed.hear(&mut first, None, Some(5));
+            // It knows what only the neighbour can know, since it reads everything, and cannot say it.
+            for _ in 0..20 {
+                let (plain, other) = (keyed.hello(None, 5, Some(own), Some(own)), keyed.hello(Some(&mut wrong), 5, Some(own), Some(own)));
+                keyed.send(&plain);
+                keyed.send(&other);
+            }
+            let shown = keyed.hello(Some(&mut first), 5, None, Some(own));
+            keyed.send(&shown);
+            keyed.hear(&mut first, Some(5), None);
+            let up = keyed.hello(Some(&mut first), 5, Some(own), None);
+            keyed.send(&up);
+            // A second life; what the first one has said is over, however often it is said again.
+            let mut second = CableKeys::new(of_cable(1), true, 6);
+            keyed.sequence = 0;
+            for told in [None, Some(own)] {
+                let packet = keyed.hello(Some(&mut second), 6, None, told);
+                keyed.send(&packet);
+                let (hears, told) = if told.is_none() { (Some(5), Some(6)) } else { (Some(6), None) };
+                keyed.hear(&mut second, hears, told);
+            }
+            for _ in 0..20 {
+                [&begin, &shown, &up].into_iter().for_each(|packet| keyed.send(packet));
+            }
+            // Once this is answered all of that has been read.
+            let mut third = CableKeys::new(of_cable(1), true, 7);
+            keyed.sequence = 0;
+            let packet = keyed.hello(Some(&mut third), 7, None, None);
+            keyed.send(&packet);
+            keyed.hear(&mut third, Some(6), Some(7));
+            stop.store(true, Ordering::Relaxed);
+            waker.wake();
+            running.join().unwrap();
+        });
+        let counters = switch.status().counters;
+        let states = states.lock().unwrap();
+        assert_eq!(states[..3], [LinkState::Down, LinkState::OneWay, LinkState::Up], "{protection}: {states:?}");
+        assert_eq!(counters.peers_restarted, 1, "{protection}");
+        assert!(counters.dropped_for(DropReason::Unauthenticated) >= 80, "{protection}");
+        assert!(counters.dropped_for(DropReason::TooOld) + counters.dropped_for(DropReason::Unproven) >= 40, "{protection}");
     }
 }

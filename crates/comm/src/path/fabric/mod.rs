@@ -91,6 +91,8 @@ pub(crate) fn enter(
     let server = nodes.others.into_iter().find(here);
     let (job, number) = (JobId(admitted.job_id), admitted.system.number());
     place.port.with(|driver| {
+        // What a manager without keys says of them changes nothing.
+        driver.protect_links(&admitted.keys);
         // A job of that number that ended here is not this one.
         driver.remove_job(job);
         driver.add_job(job, number, worker.node);
