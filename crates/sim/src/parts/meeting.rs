@@ -95,6 +95,7 @@ impl Drop for Attends<'_> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "threads are what is tested")]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;

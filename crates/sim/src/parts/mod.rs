@@ -19,10 +19,16 @@ mod cutting;
 mod ending;
 mod in_turn;
 pub(crate) mod mailbox;
+#[expect(clippy::disallowed_types, reason = "parts run on threads; what these share is locked once a window, not for packets")]
 mod meeting;
 mod memory;
 mod merging;
 mod splitting;
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "parts run on threads; what these share is locked once a window, not for packets"
+)]
 mod windows;
 
 use fanin_core::{Wire, Worker};
