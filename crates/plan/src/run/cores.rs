@@ -12,6 +12,10 @@ use crate::reading::PlanError;
 /// A part has at least so many hosts; with fewer, handing over takes longer than a second core saves.
 const HOSTS_MIN: usize = 64;
 
+/// The system whose workers deliver nothing before they have all of an operation: how far they are from its end cannot be told from that, and
+/// runs in parts would be begun anew.
+const DELIVERS_AT_END: &str = "rina";
+
 /// What a plan's runs have of the cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cores {
@@ -59,6 +63,10 @@ pub fn simulate_in_parts<P: Runs + ?Sized>(
         return Ok((P::run(built), OnCores::default()));
     }
     if let Some(why) = built.why_not(parts) {
+        return Ok((P::run(built), OnCores { parts: None, one_core: Some(why) }));
+    }
+    if prepared.jobs.iter().any(|job| job.system.name() == DELIVERS_AT_END) {
+        let why = "a rina worker delivers all at the end of an operation, so that nobody knows how near it is";
         return Ok((P::run(built), OnCores { parts: None, one_core: Some(why) }));
     }
     match P::run_in_parts(built, parts) {
