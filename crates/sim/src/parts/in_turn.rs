@@ -4,7 +4,7 @@ use fanin_core::{Wire, Worker};
 
 use super::Again;
 use super::ending::Ends;
-use super::windows::{Done, HasEnded, Seat};
+use super::seats::{Done, HasEnded, Seat};
 use crate::metrics::Ended;
 use crate::vectors::Simulated;
 

@@ -10,20 +10,16 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use fanin_core::{DropReason, Wire};
-
 use super::memory::Change;
-use crate::link::{Link, link_flags};
-use crate::net::{Net, depart};
-use crate::packet::{Head, NO_LINK, NO_PACKET, Packet, Rest, flags};
+use crate::packet::{Head, Rest};
 
 /// A packet on its way to another part, by a link whose far end is there.
 #[derive(Debug)]
-struct Crossing<H, O> {
-    link: u32,
+pub(super) struct Crossing<H, O> {
+    pub link: u32,
     /// Says when it arrives.
-    head: Head,
-    rest: Rest<H, O>,
+    pub head: Head,
+    pub rest: Rest<H, O>,
 }
 
 /// A background packet that arrives at a host of another part than its source's.
@@ -60,8 +56,8 @@ impl<O> Ord for Notice<O> {
 #[derive(Debug)]
 pub(crate) struct Mail<H, O> {
     /// Those of each link in order of arrival.
-    packets: Vec<Crossing<H, O>>,
-    notices: Vec<Notice<O>>,
+    pub(super) packets: Vec<Crossing<H, O>>,
+    pub(super) notices: Vec<Notice<O>>,
     /// Background packets that were dropped: sources and payloads.
     lost: Vec<(u32, O)>,
 }
@@ -132,6 +128,26 @@ impl<H, O> Outbox<H, O> {
         self.mail[usize::from(self.part_of[host as usize])].lost.push((source, payload));
     }
 
+    /// The part of a background packet's source, where that is another one, is to know of the packet's arrival with this event.
+    pub(super) fn announce(&mut self, event: (u64, u32), rest: &Rest<H, O>)
+    where
+        O: Clone,
+    {
+        if rest.flow >= self.sources || self.is_here(rest.source) {
+            return;
+        }
+        let notice = Notice { event, source: rest.flow, payload: rest.payload.clone() };
+        self.first_ps = self.first_ps.min(event.0);
+        self.mail[usize::from(self.part_of[rest.source as usize])].notices.push(notice);
+    }
+
+    /// Another part's notice; gives the event with which it comes into effect.
+    pub(super) fn take_notice(&mut self, notice: Notice<O>) -> (u64, u32) {
+        let event = notice.event;
+        self.notices.push(Reverse(notice));
+        event
+    }
+
     /// The notice that comes into effect with an event.
     pub fn due(&mut self, event: (u64, u32)) -> Option<Notice<O>> {
         let is_due = self.notices.peek().is_some_and(|Reverse(notice)| notice.event == event);
@@ -146,89 +162,8 @@ impl<H, O> Outbox<H, O> {
         self.changes.push(Change { time_ps, event, job, bytes, taken });
     }
 
-    fn post(&mut self, to: u32, crossing: Crossing<H, O>) {
+    pub(super) fn post(&mut self, to: u32, crossing: Crossing<H, O>) {
         self.first_ps = self.first_ps.min(crossing.head.arrival_ps);
         self.mail[usize::from(self.part_of[to as usize])].packets.push(crossing);
     }
-}
-
-impl<H: Wire, O: Clone> Net<H, O> {
-    /// As `queue_up`, by a link that leads to another part, or to a host whose background packets others are told of.
-    #[inline(never)]
-    pub fn queue_up_across(&mut self, number: u32, place: u32, bytes: u32) {
-        let link = &mut self.links[number as usize];
-        let queued = link.busy_until.saturating_sub(self.now);
-        if queued + link.send_time_ps(bytes) > link.limit_ps {
-            return self.overflow(number, place);
-        }
-        if queued > link.mark_ps {
-            self.packets.at(place).flags |= flags::ECN;
-            self.packets_marked += 1;
-        }
-        if link.has(link_flags::TO_HOST) {
-            depart(link, number, self.packets.heads(), place, bytes, NO_LINK, self.now, &mut self.queue);
-            return self.announce(number, place);
-        }
-        leave(link, bytes, self.now);
-        self.cross(number, place);
-    }
-
-    /// The part of a background packet's source is told when it will arrive at its host.
-    fn announce(&mut self, number: u32, place: u32) {
-        let (head, rest) = (self.packets.get(place), self.packets.rest(place));
-        let Some(outbox) = &mut self.outbox else { return };
-        if !head.has(flags::BACKGROUND) || rest.flow >= outbox.sources || outbox.is_here(rest.source) {
-            return;
-        }
-        let notice = Notice { event: (head.arrival_ps, number), source: rest.flow, payload: rest.payload.clone() };
-        outbox.first_ps = outbox.first_ps.min(head.arrival_ps);
-        outbox.mail[usize::from(outbox.part_of[rest.source as usize])].notices.push(notice);
-    }
-
-    /// What another part has for this one, but for what was lost.
-    pub fn take_mail(&mut self, mail: &mut Mail<H, O>) {
-        mail.packets.drain(..).for_each(|crossing| self.take_in(crossing));
-        for notice in mail.notices.drain(..) {
-            // It happens with the event in which the packet arrives elsewhere; here there is nothing on that link.
-            self.queue.push(notice.event.0, notice.event.1);
-            if let Some(outbox) = &mut self.outbox {
-                outbox.notices.push(Reverse(notice));
-            }
-        }
-    }
-
-    /// The packet that a link has sent last leaves this part.
-    fn cross(&mut self, number: u32, place: u32) {
-        let link = &self.links[number as usize];
-        let (to, arrival_ps) = (link.to, link.busy_until + link.latency_ps);
-        let head = Head { arrival_ps, ..*self.packets.get(place) };
-        let rest = self.packets.leave(place).clone();
-        match &mut self.outbox {
-            Some(outbox) => outbox.post(to, Crossing { link: number, head, rest }),
-            None => self.counters.drop(DropReason::NoRoute),
-        }
-    }
-
-    /// A packet from another part is on the wire of its link.
-    fn take_in(&mut self, Crossing { link: number, head, rest }: Crossing<H, O>) {
-        let arrival_ps = head.arrival_ps;
-        let place = self.packets.add(Packet { head: Head { next: NO_PACKET, ..head }, rest });
-        let link = &mut self.links[number as usize];
-        let last = std::mem::replace(&mut link.on_wire.last, place);
-        if link.on_wire.is_empty() {
-            link.on_wire.first = place;
-            self.queue.push(arrival_ps, number);
-        } else {
-            self.packets.at(last).next = place;
-        }
-    }
-}
-
-/// As `depart`, but for the wire, which is another part's.
-fn leave(link: &mut Link, bytes: u32, now_ps: u64) {
-    let departure = link.busy_until.max(now_ps) + link.send_time_ps(bytes);
-    link.busy_until = departure;
-    link.peak_ps = link.peak_ps.max(departure - now_ps);
-    link.bytes_sent += u64::from(bytes);
-    link.packets_sent += 1;
 }

@@ -15,6 +15,7 @@
 //!
 //! What a run has that parts cannot share, [`Simulation::why_not`] says before.
 
+mod crossing;
 mod cutting;
 mod ending;
 mod in_turn;
@@ -23,6 +24,7 @@ pub(crate) mod mailbox;
 mod meeting;
 mod memory;
 mod merging;
+mod seats;
 mod splitting;
 #[expect(
     clippy::disallowed_types,

@@ -17,10 +17,11 @@ use super::mailbox;
 use super::meeting::{Attends, Broken, Meeting};
 use super::memory::{Change, Peaks};
 use super::merging::merge;
+use super::seats::{Done, Seat};
 use super::splitting::Split;
 use super::{Again, Report};
 use crate::engine::Simulation;
-use crate::metrics::{Ended, RunResult};
+use crate::metrics::RunResult;
 use crate::vectors::Simulated;
 
 /// A job's end comes unforeseen.
@@ -41,15 +42,6 @@ struct Said {
     again: AtomicBool,
 }
 
-/// A part and what its thread has beside it.
-pub(super) struct Seat<N: Worker<P>, P: Simulated + ?Sized> {
-    pub part: Simulation<N, P>,
-    pub witnesses: Witnesses,
-    /// By number of its node: the number in the whole network.
-    pub numbers: Vec<u32>,
-    events: u64,
-}
-
 type Mail<N, P> = mailbox::Mail<<N as fanin_core::Node<P>>::Header, <P as fanin_core::Payload>::Owned>;
 
 /// What all threads share.
@@ -67,17 +59,6 @@ struct Hall<N: Worker<P>, P: Simulated + ?Sized> {
     /// Jobs with nodes that others share: bits as in [`Ends`].
     shared: u64,
     done: Mutex<Done>,
-}
-
-/// How a run ended and when, or why it has to begin anew.
-pub(super) type HasEnded = Result<(Ended, u64), Again>;
-
-/// What comes out beside what is in parts.
-pub(super) struct Done {
-    pub peaks: Peaks,
-    pub report: Report,
-    /// `None` while the run goes on.
-    pub ended: Option<HasEnded>,
 }
 
 /// What is next.
