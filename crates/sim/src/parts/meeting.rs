@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-/// So often a thread looks whether the others have come before it sleeps: some tens of microseconds, as long as a window of a small network
+/// So often a thread looks whether the others have come before it sleeps: about a hundred microseconds, as long as a window of a small network
 /// lasts.
-const LOOKS: u32 = 20_000;
+const LOOKS: u32 = 2_000;
 
 /// A barrier. Threads that come shortly after each other do not sleep; a thread that panics lets nobody wait.
 #[derive(Debug)]
