@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use fanin_plan::results::write_json;
-use fanin_plan::run::{self, run};
+use fanin_plan::run::cores::{Cores, OnCores};
+use fanin_plan::run::view::Looks;
+use fanin_plan::run::{self, Finished};
 use fanin_plan::{Plan, PlanError};
 use fanin_systems::System;
 use sha2::{Digest, Sha256};
@@ -75,22 +77,28 @@ const CASES: [(&str, &[&str]); 15] = [
     ("conga", &[TRAFFIC, "network.routing=\"conga\""]),
 ];
 
-/// The digest of a run's record, but for the time that it took.
-fn digest(system: &str, sets: &[&str]) -> Result<String, PlanError> {
+/// A system's plan.
+fn plan(system: &str, sets: &[&str]) -> Result<Plan, PlanError> {
     let own = [format!("jobs.0.system={system}")];
     let sets: Vec<String> = own.into_iter().chain(sets.iter().map(|set| set.to_string())).collect();
     let is_reliable = sets.iter().all(|set| set != "jobs.0.reliable=false");
     let lines = BASE.lines().filter(|line| is_reliable || !line.starts_with("rto"));
     let plan = Plan::parse("plan", &lines.collect::<Vec<_>>().join("\n"), &sets, None)?;
     run::check(&plan)?;
-    let mut finished = run(&plan, 1, || true).expect("nobody interrupts it");
-    finished[0].record.wall_s = 0.0;
-    let record = &finished[0].record;
+    Ok(plan)
+}
+
+/// The digest of a run's record in so many parts, but for the time that it took; and on how many cores it was.
+fn digest(plan: &Plan, parts: usize) -> (String, OnCores) {
+    let cores = Cores { runs: 1, parts, hosts_min: 0 };
+    let (mut finished, _) = run::run_on(plan, cores, Looks::default(), || true).expect("nobody interrupts it");
+    let Finished { record, links, cores, .. } = &mut finished[0];
+    record.wall_s = 0.0;
     let mut json = Vec::new();
-    write_json(&[record], true, &mut json).expect("memory takes all");
-    serde_json::to_writer(&mut json, &finished[0].links).expect("memory takes all");
+    write_json(&[&*record], true, &mut json).expect("memory takes all");
+    serde_json::to_writer(&mut json, &*links).expect("memory takes all");
     let digest: String = Sha256::digest(&json).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{digest} {} {} hops, {} events", record.census, record.packet_hops, record.events))
+    (format!("{digest} {} {} hops, {} events", record.census, record.packet_hops, record.events), std::mem::take(cores))
 }
 
 #[test]
@@ -99,7 +107,8 @@ fn results_of_all_systems_stay_as_they_are() {
     let mut ran = 0;
     for system in System::NAMES {
         for (name, sets) in CASES {
-            let line = digest(system, sets).map_err(|error| error.to_string().lines().next().unwrap_or_default().to_string());
+            let line = plan(system, sets).map(|plan| digest(&plan, 1).0);
+            let line = line.map_err(|error| error.to_string().lines().next().unwrap_or_default().to_string());
             ran += usize::from(line.is_ok());
             writeln!(table, "{system:<10} {name:<24} {}", line.unwrap_or_else(|refused| format!("refused: {refused}"))).unwrap();
         }
@@ -113,4 +122,106 @@ fn results_of_all_systems_stay_as_they_are() {
     let differ: Vec<String> =
         held.lines().zip(table.lines()).filter(|(held, now)| held != now).map(|(held, now)| format!("was {held}\nis  {now}")).collect();
     assert!(held == table, "results have changed (FANIN_WRITE=1 writes digests.txt anew):\n{}", differ.join("\n"));
+}
+
+/// The same digests whatever the number of parts, and what keeps a run on one core; `parts.txt` says which do.
+#[test]
+fn results_do_not_depend_on_the_number_of_parts() {
+    let held = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/digests.txt")).unwrap();
+    let mut held = held.lines();
+    let mut table = String::new();
+    for system in System::NAMES {
+        for (name, sets) in CASES {
+            let line = held.next().unwrap_or_default();
+            let Ok(plan) = plan(system, sets) else { continue };
+            let mut said: Vec<&str> = Vec::new();
+            for parts in [2, 3, 8] {
+                let (digest, cores) = digest(&plan, parts);
+                assert!(line.ends_with(&digest), "{system} {name} in {parts} parts: {digest}, was {line}");
+                assert_ne!(cores.parts.is_some(), cores.one_core.is_some(), "{system} {name}");
+                said.push(cores.one_core.unwrap_or("in parts"));
+            }
+            said.dedup();
+            writeln!(table, "{system:<10} {name:<24} {}", said.join(", ")).unwrap();
+        }
+    }
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/parts.txt");
+    if env::var_os("FANIN_WRITE").is_some() {
+        fs::write(&path, &table).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap_or_default() == table,
+        "other runs go in parts (FANIN_WRITE=1 writes parts.txt anew):\n{table}"
+    );
+}
+
+/// Several jobs that share switches, whose ends all of these learn at once; jobs that begin at different times; real elements; several
+/// messages; a network that is congested.
+#[test]
+fn jobs_that_share_switches_do_not_depend_on_the_number_of_parts() {
+    let job = |system: &str, more: &str| {
+        format!(
+            "[[jobs]]\nsystem = \"{system}\"\nworkers = 6\nmessage = \"128KiB\"\npayload = \"1KiB\"\nrto_initial = \"100us\"\nrto_min = \"20us\"\n{more}"
+        )
+    };
+    let network = "[network]\nshape = \"fat-tree\"\nleaves = 4\nhosts_per_leaf = 4\nspines = 2\nrate = \"100Gb/s\"\nlatency = \"300ns\"\nrouting = \"adaptive\"\n";
+    let mut in_parts = 0;
+    for (systems, run) in [
+        (["canary", "canary"], ""),
+        (["atp", "atp"], ""),
+        (["a2tp", "atp"], "payload = \"length\""),
+        (["canary", "ring"], "payload = \"elements\""),
+        (["tree", "ps"], ""),
+        (["switchml", "sharp"], "time_limit = \"30us\""),
+    ] {
+        let jobs = [job(systems[0], "operations = 3\n"), job(systems[1], "start = \"5us\"\n")].concat();
+        let text = format!("{network}{jobs}[run]\nseed = 3\n{run}\n");
+        let plan = Plan::parse("shared", &text, &[], None).unwrap();
+        let (expected, _) = digest(&plan, 1);
+        for parts in [2, 3, 4] {
+            let (found, cores) = digest(&plan, parts);
+            assert_eq!(found, expected, "{systems:?} in {parts} parts: {cores:?}");
+            in_parts += u32::from(cores.parts.is_some());
+        }
+    }
+    assert!(in_parts >= 12, "{in_parts} in parts");
+}
+
+/// Processor seconds of this process, user and system.
+fn cpu_s() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// How fast parts are: `cargo test -p fanin-plan --test digests -- --ignored --nocapture`, with `FANIN_HOSTS` for one size.
+#[test]
+#[ignore = "minutes of large networks"]
+fn speed_in_parts() {
+    let sizes = env::var("FANIN_HOSTS").map_or_else(|_| vec![1_024, 8_192], |hosts| vec![hosts.parse().expect("a number of hosts")]);
+    for (hosts, system) in sizes.into_iter().flat_map(|hosts: u32| ["canary", "tree", "ring"].map(|system| (hosts, system))) {
+        // A ring of so many takes as many steps as it has ranks.
+        let (leaf, message) = match hosts {
+            ..=2_048 => (32, "1MiB"),
+            _ if system == "ring" => continue,
+            _ => (64, "256KiB"),
+        };
+        let text = format!(
+            "[network]\nshape = \"fat-tree\"\nleaves = {}\nhosts_per_leaf = {leaf}\nspines = {leaf}\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
+             routing = \"adaptive\"\n[[jobs]]\nsystem = \"{system}\"\nworkers = \"100%\"\nplacement = \"packed\"\nmessage = \"{message}\"\n\
+             payload = \"1KiB\"\n[run]\nseed = 1\n",
+            hosts / leaf
+        );
+        let plan = Plan::parse("speed", &text, &[], None).unwrap();
+        for (round, parts) in (0..2).flat_map(|round| [1, 2].map(|parts| (round, parts))) {
+            let (begin, cpu) = (std::time::Instant::now(), cpu_s());
+            let (digest, cores) = digest(&plan, parts);
+            let (wall, cpu) = (begin.elapsed().as_secs_f64(), cpu_s() - cpu);
+            let most = cores.parts.as_ref().map_or(1.0, |report| report.speedup_max());
+            println!(
+                "{hosts} {system} round {round}, {parts} parts: {wall:.2} s, {cpu:.2} CPU s, speed-up at most {most:.3}, {digest}, {cores:?}"
+            );
+        }
+    }
 }

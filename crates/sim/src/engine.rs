@@ -7,12 +7,13 @@ mod flows;
 mod generated;
 mod held_back;
 mod outcome;
+mod parted;
 mod placing;
 pub(crate) mod processing;
 mod programs;
 mod recirculation;
 mod series;
-mod setup;
+pub(crate) mod setup;
 mod training;
 mod trimming;
 
@@ -48,19 +49,19 @@ use generated::Generated;
 use programs::Programs;
 use setup::{check, mean_gap_ps};
 
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 /// Time between two looks for a deadlock.
-const DEADLOCK_CHECK_PS: u64 = 50_000_000;
+pub(crate) const DEADLOCK_CHECK_PS: u64 = 50_000_000;
 /// Roles per (node, job) in the lookup table.
 const ROLES: usize = 5;
 
 /// A node and what the engine knows of it.
 #[repr(C)]
-struct Slot<N> {
-    post: Post,
+pub(crate) struct Slot<N> {
+    pub post: Post,
     /// Time of the earliest pending timer event; `u64::MAX` without one.
     armed: u64,
-    node: N,
+    pub node: N,
 }
 
 impl<N> Slot<N> {
@@ -91,44 +92,44 @@ impl<N> Slot<N> {
 }
 
 /// A worker's schedule and results.
-struct WorkerState {
-    slot: u32,
-    job: u16,
-    rank: u32,
-    next_operation: u32,
+pub(crate) struct WorkerState {
+    pub slot: u32,
+    pub job: u16,
+    pub rank: u32,
+    pub next_operation: u32,
     /// Elements that became final in operations that have ended.
-    finished_elements: u64,
-    result: WorkerResult,
-    done: bool,
+    pub finished_elements: u64,
+    pub result: WorkerResult,
+    pub done: bool,
     /// Its host has stalled when it was about to begin an operation.
-    due: bool,
+    pub due: bool,
 }
 
 impl WorkerState {
-    fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.result.operations.last().is_some_and(|operation| operation.ended.is_none())
     }
 }
 
 /// A simulation of nodes `N` that carry payloads `P`.
 pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
-    net: Net<N::Header, P::Owned>,
-    vectors: P::Vectors,
-    scenario: Scenario,
-    slots: Vec<Slot<N>>,
+    pub(crate) net: Net<N::Header, P::Owned>,
+    pub(crate) vectors: P::Vectors,
+    pub(crate) scenario: Scenario,
+    pub(crate) slots: Vec<Slot<N>>,
     /// Fresh copies of switch nodes, by slot, where a switch can fail.
-    fresh: Vec<Option<Box<N>>>,
+    pub(crate) fresh: Vec<Option<Box<N>>>,
     /// Per (node, job, role): slot.
-    lookup: Vec<u32>,
+    pub(crate) lookup: Vec<u32>,
     /// Slots at each host.
-    at_host: Vec<Vec<u32>>,
-    workers: Vec<WorkerState>,
-    workers_running: u32,
+    pub(crate) at_host: Vec<Vec<u32>>,
+    pub(crate) workers: Vec<WorkerState>,
+    pub(crate) workers_running: u32,
     /// By job: workers that have not ended.
-    running_in: Vec<u32>,
+    pub(crate) running_in: Vec<u32>,
     /// By job: the nodes that it shares with others.
-    shared_by: Vec<Vec<u32>>,
-    sources: Vec<Source>,
+    pub(crate) shared_by: Vec<Vec<u32>>,
+    pub(crate) sources: Vec<Source>,
     flows: Vec<Flow>,
     /// Traffic whose patterns are from elsewhere.
     generated: Generated,
@@ -139,12 +140,12 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     sources_running: u32,
     failures: Failures,
     /// (time, worker) of operations that begin by themselves, descending.
-    starts: Vec<(u64, u32)>,
+    pub(crate) starts: Vec<(u64, u32)>,
     /// Time of the pending look at `starts`; `u64::MAX` without one.
     starts_armed: u64,
     /// By job: when it crashed.
     crashed: Vec<Option<Instant>>,
-    events: u64,
+    pub(crate) events: u64,
     /// Links that wait for each other in a circle.
     deadlock: Vec<u32>,
     /// Jobs whose ranks run programs.
@@ -152,6 +153,10 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     /// What switches compute with, where that takes time.
     processors: Option<Box<processing::Processors<N::Header>>>,
     pipelines: Option<Box<recirculation::Pipelines>>,
+    /// Where this is a part of a network: it leaves the loop when the next event is over.
+    pub(crate) leaves: bool,
+    /// One event happens although there is something to look at.
+    pub(crate) steps_once: bool,
 }
 
 impl<N, P> Simulation<N, P>
@@ -242,6 +247,8 @@ where
             processors: None,
             pipelines: None,
             programs: Programs::default(),
+            leaves: false,
+            steps_once: false,
             net: Net::new(topology, channels, &scenario, ids, queue),
             sources,
             scenario,
@@ -265,7 +272,8 @@ where
     /// Runs to the end.
     pub fn run(mut self) -> RunResult {
         let ended = self.run_events();
-        self.result(ended)
+        let verdict = self.vectors.verdict().clone();
+        self.result(ended, verdict)
     }
 
     /// The node at `slot` of job `job`, for tests that look inside after a run.
@@ -273,14 +281,19 @@ where
         self.slots.iter().map(|slot| (NodeId(slot.post.at), &slot.node))
     }
 
-    fn run_events(&mut self) -> Ended {
+    pub(crate) fn run_events(&mut self) -> Ended {
         let limit = self.scenario.time_limit.as_ps();
         // The time limit, or an earlier sample.
         let mut stop = limit.min(self.next_sample_ps());
         let has_jobs = !self.workers.is_empty() || self.programs.count() > 0;
         let ids = self.net.ids;
         loop {
-            if has_jobs && self.workers_running == 0 {
+            if self.net.outbox.is_some() {
+                // Whether the run has ended is for all parts together to say.
+                if self.leaves && !self.steps_once {
+                    return Ended::JobsDone;
+                }
+            } else if has_jobs && self.workers_running == 0 {
                 if !self.scenario.drain {
                     return Ended::JobsDone;
                 }
@@ -289,7 +302,7 @@ where
                 return Ended::TrafficDone;
             }
             // What most events cannot cause is looked at only when one says so.
-            while !self.net.attention {
+            while !self.net.attention || std::mem::take(&mut self.steps_once) {
                 let Some((time, id)) = self.net.queue.pop() else {
                     return match (has_jobs, self.workers_running) {
                         (true, 0) => Ended::JobsDone,
@@ -305,6 +318,7 @@ where
                     }
                 }
                 self.net.now = time;
+                self.net.event = id;
                 self.events += 1;
                 if id < ids.timers {
                     self.on_link(id);
@@ -344,7 +358,7 @@ where
         let (link, heads) = (&mut links[number as usize], packets.heads());
         let place = link.on_wire.first;
         // What was scheduled may have been lost with its link.
-        let Some(head) = heads.get(place as usize).filter(|head| head.arrival_ps == *now) else { return };
+        let Some(head) = heads.get(place as usize).filter(|head| head.arrival_ps == *now) else { return self.on_idle_link(number) };
         let (arrived, next) = (head.arrived(place), head.next);
         link.on_wire.first = next;
         if let Some(next) = heads.get(next as usize) {
@@ -654,7 +668,10 @@ where
 
     /// Looks for a deadlock now and then; without other events there is nothing to look for later.
     fn on_deadlock_check(&mut self) {
-        if let Some(cycle) = self.net.deadlock() {
+        if self.net.outbox.is_some() {
+            // The end of a window.
+            (self.leaves, self.net.attention) = (true, true);
+        } else if let Some(cycle) = self.net.deadlock() {
             self.deadlock = cycle;
             self.net.attention = true;
         } else if !self.net.queue.is_empty() {
@@ -668,6 +685,9 @@ where
             return;
         }
         self.starts_armed = u64::MAX;
+        if let Some(outbox) = &mut self.net.outbox {
+            outbox.beginnings.push(self.net.now);
+        }
         while let Some(&(time, worker)) = self.starts.last() {
             if time > self.net.now {
                 break;
@@ -744,12 +764,15 @@ where
         let Some(source) = self.sources.get_mut(packet.flow as usize) else {
             return self.on_background_of_others(place);
         };
-        source.in_flight -= 1;
-        source.bytes_delivered += packet.payload.borrow().bytes() as u64;
-        source.balance = source.balance.wrapping_sub(P::background_weight(&packet.payload));
-        if source.is_idle() {
-            let id = self.net.ids.sources + packet.flow;
-            self.net.queue.push(self.net.now, id);
+        // A source of another part has been told already.
+        if self.net.outbox.as_ref().is_none_or(|outbox| outbox.is_here(source.host.0)) {
+            source.in_flight -= 1;
+            source.bytes_delivered += packet.payload.borrow().bytes() as u64;
+            source.balance = source.balance.wrapping_sub(P::background_weight(&packet.payload));
+            if source.is_idle() {
+                let id = self.net.ids.sources + packet.flow;
+                self.net.queue.push(self.net.now, id);
+            }
         }
         self.net.packets.free(place);
     }
@@ -758,13 +781,17 @@ where
     #[cold]
     fn on_lost_background(&mut self) {
         while let Some((number, payload)) = self.net.lost_background.pop() {
-            let Some(source) = self.sources.get_mut(number as usize) else {
+            let Some(source) = self.sources.get(number as usize) else {
                 self.on_lost_background_of_others(number, &payload);
                 continue;
             };
-            source.in_flight -= 1;
-            source.balance = source.balance.wrapping_sub(P::background_weight(&payload));
-            if source.is_idle() {
+            let host = source.host;
+            if let Some(outbox) = self.net.outbox.as_mut().filter(|outbox| !outbox.is_here(host.0)) {
+                outbox.lose(host.0, number, payload);
+                continue;
+            }
+            self.lose_of_source(number, &payload);
+            if self.sources[number as usize].is_idle() {
                 self.net.queue.push(self.net.now, self.net.ids.sources + number);
             }
         }

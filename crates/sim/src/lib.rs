@@ -12,6 +12,7 @@
 //! | [`topology`] | hosts, switches, cables; who is next to whom |
 //! | [`queue`] | the event queue: calendar buckets with a total order |
 //! | `packet` | the packet record |
+//! | [`parts`] | one simulation on several cores |
 //! | `link` | drop-tail links with ECN, by busy-until arithmetic |
 //! | `channels` | virtual channels, that share a cable's transmitter |
 //! | `credits` | credits of a lossless link, by time |
@@ -59,6 +60,7 @@ mod network;
 pub mod noise;
 pub mod own;
 mod packet;
+pub mod parts;
 pub mod programs;
 pub mod queue;
 pub mod random;

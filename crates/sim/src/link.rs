@@ -34,6 +34,8 @@ pub(crate) mod link_flags {
     pub const ADDED: u16 = 512;
     /// The switch at one end has cores that handle what it adds; see `engine::processing`.
     pub const HANDLED: u16 = 1024;
+    /// It leads to another part of the network; see `parts`.
+    pub const CUT: u16 = 2048;
 }
 
 /// No time.

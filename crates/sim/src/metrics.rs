@@ -195,6 +195,17 @@ impl SlotResult {
         self.slots = self.slots.saturating_sub(1);
     }
 
+    /// Adds those of another part of the network; both go up to the same time. What was the most at any time is not known by that.
+    pub(crate) fn add(&mut self, other: &SlotResult) {
+        self.bytes += other.bytes;
+        self.slots += other.slots;
+        self.taken += other.taken;
+        self.byte_ps += other.byte_ps;
+        self.taken_at_ps += other.taken_at_ps;
+        self.freed_at_ps += other.freed_at_ps;
+        self.until_ps = other.until_ps;
+    }
+
     /// The switch has lost everything.
     pub(crate) fn lose_all(&mut self, now_ps: u64) {
         self.lose(now_ps, self.slots, self.bytes);
@@ -356,6 +367,14 @@ impl Counters {
             self.begun_anew.resize(place + 1, 0);
         }
         self.begun_anew[place] += 1;
+    }
+
+    /// Adds those of another part of the network.
+    pub(crate) fn add(&mut self, other: &Counters) {
+        self.drops.iter_mut().zip(&other.drops).for_each(|(to, from)| *to += from);
+        self.retransmissions.iter_mut().zip(&other.retransmissions).for_each(|(to, from)| *to += from);
+        self.begun_anew.resize(self.begun_anew.len().max(other.begun_anew.len()), 0);
+        self.begun_anew.iter_mut().zip(&other.begun_anew).for_each(|(to, from)| *to += from);
     }
 
     /// Blocks that were begun anew, by their new generation, from 1 on.

@@ -16,6 +16,7 @@ use crate::metrics::{Counters, MemorySampler, SlotResult, Tallies};
 use crate::network::NetworkConfig;
 use crate::noise::Noise;
 use crate::packet::{Arrived, Head, Label, NO_LINK, NO_PACKET, Packets, flags};
+use crate::parts::mailbox::Outbox;
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
 use crate::routing::apart::Apart;
@@ -80,6 +81,8 @@ pub(crate) struct Net<H, O> {
     /// Shared with whoever built it: of a large network it is large.
     pub topology: Arc<Topology>,
     pub now: u64,
+    /// The event that happens.
+    pub event: u32,
     pub queue: EventQueue,
     pub ids: EventIds,
     pub links: Vec<Link>,
@@ -152,10 +155,24 @@ pub(crate) struct Net<H, O> {
     pub broken: Vec<&'static str>,
     /// Sources and payloads of dropped background packets, to be told.
     pub lost_background: Vec<(u32, O)>,
+    /// What is for other parts of the network, where this is one of several.
+    pub outbox: Option<Box<Outbox<H, O>>>,
 }
 
 impl<H: Wire, O: Clone> Net<H, O> {
     pub fn new(topology: Arc<Topology>, channels: Channels, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
+        Self::with_routes(topology, channels, scenario, ids, queue, None)
+    }
+
+    /// The same with ways that are known already, as another network of this topology and these balancers has them.
+    pub fn with_routes(
+        topology: Arc<Topology>,
+        channels: Channels,
+        scenario: &Scenario,
+        ids: EventIds,
+        queue: EventQueue,
+        known: Option<&Routes>,
+    ) -> Self {
         let (network, map) = (&scenario.network, &topology.map);
         let mut links = links(&topology, &channels, network);
         let faulty = faulty(&mut links, &topology, &channels, scenario);
@@ -167,10 +184,13 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let is_apart = |balancer: Balancer| balancer.is_apart() || all_apart;
         let any_apart = balancers.iter().any(|balancer| is_apart(*balancer));
         // What chooses apart remembers something of each list of ways.
-        let mut routes = if any_apart { Routes::listed(&topology, false) } else { Routes::new(&topology) };
-        if all_apart {
-            routes.choose_apart();
-        }
+        let routes = known.cloned().unwrap_or_else(|| {
+            let mut routes = if any_apart { Routes::listed(&topology, false) } else { Routes::new(&topology) };
+            if all_apart {
+                routes.choose_apart();
+            }
+            routes
+        });
         let apart = any_apart.then(|| Box::new(Apart::new(&topology, scenario, &routes)));
         if apart.as_ref().is_some_and(|apart| apart.looks_at_links()) {
             let map = &topology.map;
@@ -182,6 +202,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let lossless = Lossless::new(network.lossless, links.len(), map.hosts(), map.nodes() - map.hosts());
         let mut net = Net {
             now: 0,
+            event: 0,
             queue,
             ids,
             is_lossless: network.lossless.is_some(),
@@ -226,6 +247,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             handling: None,
             broken: Vec::new(),
             lost_background: Vec::new(),
+            outbox: None,
             topology,
         };
         net.prepare_uplinks();
@@ -252,6 +274,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// Somebody samples memory.
     #[cold]
     fn watch(&mut self, switch: usize, job: u16, bytes: u32, taken: bool) {
+        if let Some(outbox) = &mut self.outbox {
+            let here = self.held[switch * self.job_slots.len() + usize::from(job)];
+            return outbox.note_memory((self.now, self.event), job, bytes, taken, here);
+        }
         if self.now >= self.memory.next_ps {
             self.memory.sample(self.now, &self.slots);
         }
@@ -325,7 +351,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline(always)]
     pub fn transmit(&mut self, number: u32, place: u32, bytes: u32) {
         let link = &mut self.links[number as usize];
-        if link.has(link_flags::DOWN | link_flags::LOSSLESS | link_flags::LIMITED | link_flags::HANDLED) {
+        if link.has(link_flags::DOWN | link_flags::LOSSLESS | link_flags::LIMITED | link_flags::HANDLED | link_flags::CUT) {
             if link.has(link_flags::HANDLED) {
                 return self.transmit_handled(number, place, bytes);
             }
@@ -334,6 +360,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             }
             if link.has(link_flags::LIMITED) {
                 return self.transmit_limited(number, place, bytes);
+            }
+            if link.has(link_flags::CUT) {
+                return self.queue_up_across(number, place, bytes);
             }
             return self.drop_packet(place, DropReason::Down);
         }

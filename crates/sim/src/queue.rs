@@ -206,6 +206,23 @@ impl EventQueue {
         event
     }
 
+    /// The first event, which stays. Takes longer than to remove it.
+    pub fn peek(&self) -> Option<(u64, u32)> {
+        let current = self.current.get(self.removed).map(|&key| (self.high | key >> 32, key as u32));
+        let of_set = (!self.ids.is_empty()).then(|| (self.ids.time, self.ids.first()));
+        if let Some(first) = current.into_iter().chain(of_set).min() {
+            return Some(first);
+        }
+        let near = self.next_occupied().map(|bucket| {
+            let (mut least, high) = (u64::MAX, (bucket << self.shift) & !u64::from(u32::MAX));
+            let keys = |keys: &[u64]| least = keys.iter().fold(least, |least, key| least.min(*key));
+            self.chunks.of_bucket(self.buckets[bucket as usize % BUCKETS], keys);
+            (high | least >> 32, least as u32)
+        });
+        let far = self.far.peek().map(|&Reverse(event)| event);
+        near.into_iter().chain(far).min()
+    }
+
     /// Whether no event is pending.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty() && self.removed == self.current.len() && self.far.is_empty() && self.occupied.iter().all(|&word| word == 0)
@@ -433,6 +450,7 @@ mod tests {
                 // Two are added for each that is removed, until there are many.
                 for _ in 0..if model.len() > 2_000 { 3 } else { (draw >> 16) % 2 } {
                     let expected = model.pop_first().map(|(event, _)| event);
+                    assert_eq!(queue.peek(), expected, "{ids} ids, round {round}");
                     assert_eq!(queue.pop(), expected, "{ids} ids, round {round}");
                     now = expected.map_or(now, |event| event.0);
                     pops += 1;
@@ -467,6 +485,7 @@ mod tests {
                     }
                 } else {
                     let expected = model.pop_first();
+                    assert_eq!(queue.peek(), expected, "gap {gap}, round {round}");
                     assert_eq!(queue.pop(), expected, "gap {gap}, round {round}");
                     now = expected.map_or(now, |event| event.0);
                 }

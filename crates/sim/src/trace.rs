@@ -65,11 +65,11 @@ pub struct Trace<H, O> {
 /// Which headers are kept, by what they say.
 pub struct Keep<H>(Box<Choice<H>>);
 
-type Choice<H> = dyn Fn(JobId, &H) -> bool;
+type Choice<H> = dyn Fn(JobId, &H) -> bool + Send;
 
 impl<H> Keep<H> {
     /// Those of packets for which `keep` says so. The job comes first.
-    pub fn only(keep: impl Fn(JobId, &H) -> bool + 'static) -> Self {
+    pub fn only(keep: impl Fn(JobId, &H) -> bool + Send + 'static) -> Self {
         Keep(Box::new(keep))
     }
 

@@ -9,6 +9,7 @@ mod lossless;
 mod lossless_limits;
 mod lossy;
 mod made_packets;
+mod parts;
 mod results;
 mod routes;
 mod trace;

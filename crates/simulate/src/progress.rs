@@ -59,5 +59,22 @@ pub fn run(plan: &Plan, place: &mut Where, looks: Looks<'_>) -> Result<(Vec<Fini
         Where::Elsewhere(executor) => run_elsewhere(plan, executor, looks.page, step).map(|finished| (finished, None)),
     };
     bar.finish_and_clear();
+    if let Ok((finished, _)) = &finished {
+        say_cores(finished);
+    }
     finished
+}
+
+/// Says on standard error why runs had one core where more were free for them.
+fn say_cores(finished: &[Finished]) {
+    let mut whys: Vec<(&str, usize)> = Vec::new();
+    for why in finished.iter().filter_map(|run| run.cores.one_core) {
+        match whys.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, count)) => *count += 1,
+            None => whys.push((why, 1)),
+        }
+    }
+    for (why, count) in whys {
+        eprintln!("note: {count} of {} runs used one core only: {why}", finished.len());
+    }
 }

@@ -40,7 +40,7 @@ pub struct SimArgs {
     /// Seed of the first repetition, in place of the plan's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,
-    /// Runs at the same time; results do not depend on it. [default: all cores]
+    /// Threads: as many runs at the same time, and where there are fewer runs, each of a large network on several. Results do not depend on it. [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// Where runs are computed in place of here: a number of local processes, a Dask scheduler (tcp://HOST:8786), or Ray (ray, ray://HOST:10001). Needs Python with Fanin's package, by FANIN_PYTHON or as python3. Results do not depend on it.

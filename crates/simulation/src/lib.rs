@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use fanin_core::{Census, Length, Payload};
+use fanin_sim::parts::{Again, Report};
 use fanin_sim::trace::{Keep, Trace, TraceConfig};
 use fanin_sim::vectors::Simulated;
 use fanin_sim::{RunResult, Simulation};
@@ -15,6 +16,12 @@ pub type AnySimulation<P> = Simulation<AnyNode<P>, P>;
 pub trait Runs: Simulated {
     /// Runs a simulation to its end.
     fn run(simulation: AnySimulation<Self>) -> RunResult;
+
+    /// The same in so many parts, each on a core of its own: see [`Simulation::run_in_parts`].
+    ///
+    /// # Errors
+    /// [`Again`] where it must be built anew and run on one core.
+    fn run_in_parts(simulation: AnySimulation<Self>, parts: usize) -> Result<(RunResult, Report), Again>;
 }
 
 /// Packets of a run without elements.
@@ -30,6 +37,10 @@ macro_rules! runs {
         $(impl Runs for $payload {
             fn run(simulation: AnySimulation<Self>) -> RunResult {
                 simulation.run()
+            }
+
+            fn run_in_parts(simulation: AnySimulation<Self>, parts: usize) -> Result<(RunResult, Report), Again> {
+                simulation.run_in_parts(parts)
             }
         })*
     };

@@ -13,6 +13,7 @@ use fanin_sim::series::{GAUGES, SeriesRow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::cores::{Cores, OnCores};
 use super::view::{Looks, View};
 use super::{Finished, RunError, run_one, runs};
 use crate::plan::Plan;
@@ -187,8 +188,8 @@ pub fn part(bundle: &[u8], first: usize, count: usize) -> Result<Vec<u8>, Elsewh
     let mut done = Vec::with_capacity(count);
     for (number, &(index, repetition)) in (first..).zip(wanted) {
         let point = &plan.points[index];
-        let ran =
-            catch_unwind(AssertUnwindSafe(|| run_one(&plan, index, repetition, Looks { wanted: None, page }.of(&plan, index, repetition))));
+        let looks = Looks { wanted: None, page }.of(&plan, index, repetition);
+        let ran = catch_unwind(AssertUnwindSafe(|| run_one(&plan, index, repetition, looks, Cores::divide(1, 1))));
         let (finished, _) = ran.map_err(|panic| {
             let said = panic.downcast_ref::<String>().cloned();
             let why = said.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "no words".into());
@@ -258,7 +259,7 @@ struct Row {
 }
 
 impl From<Finished> for Returned {
-    fn from(Finished { point, record, links, memory, timelines, series, view }: Finished) -> Self {
+    fn from(Finished { point, record, links, memory, timelines, series, view, cores: _ }: Finished) -> Self {
         let memory = memory.iter().map(|sample| (sample.at.as_ps(), sample.bytes_max, sample.bytes_total)).collect();
         Returned { point, record, links, memory, timelines, series: series.iter().map(Row::from).collect(), view }
     }
@@ -268,7 +269,16 @@ impl From<Returned> for Finished {
     fn from(Returned { point, record, links, memory, timelines, series, view }: Returned) -> Self {
         let sample = |(at, bytes_max, bytes_total)| MemorySample { at: Instant::from_ps(at), bytes_max, bytes_total };
         let memory = memory.into_iter().map(sample).collect();
-        Finished { point, record, links, memory, timelines, series: series.into_iter().map(SeriesRow::from).collect(), view }
+        Finished {
+            point,
+            record,
+            links,
+            memory,
+            timelines,
+            series: series.into_iter().map(SeriesRow::from).collect(),
+            view,
+            cores: OnCores::default(),
+        }
     }
 }
 

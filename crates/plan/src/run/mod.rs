@@ -1,6 +1,7 @@
 //! Runs every point of a plan, repetition by repetition, on all cores. Results are the same, and in the same order, whatever the number
 //! of threads: each run depends on plan, point and seed only.
 
+pub mod cores;
 pub mod elsewhere;
 pub mod frames;
 pub mod view;
@@ -30,6 +31,7 @@ use crate::results::workload::timeline::{Timeline, timeline};
 use crate::results::{LinkRecord, RunRecord, link_records, record};
 use crate::schema::PayloadName;
 use crate::traced::{Traced, Wanted};
+use cores::{Cores, OnCores, simulate_in_parts};
 use view::{Looks, LooksAt, View};
 
 /// What a run gave.
@@ -49,6 +51,8 @@ pub struct Finished {
     pub series: Vec<SeriesRow>,
     /// What the report's page shows of it; only of runs that were looked at for that.
     pub view: View,
+    /// On how many cores it was. All else does not depend on that.
+    pub cores: OnCores,
 }
 
 /// Builds every run once, so that nothing is written or run for a plan that cannot be run as a whole, and looks for keys that change nothing.
@@ -127,7 +131,7 @@ pub fn runs(plan: &Plan) -> Vec<(usize, u32)> {
     plan.points.iter().enumerate().flat_map(|(index, point)| repetitions(point).map(move |repetition| (index, repetition))).collect()
 }
 
-/// Runs all points of a plan. `goes_on` is asked after each run, in any thread, whether to begin further ones.
+/// Runs all points of a plan by so many threads: as many runs at a time, and where there are fewer, each in parts on several threads. `goes_on` is asked after each run, in any thread, whether to begin further ones.
 ///
 /// # Errors
 /// [`RunError`].
@@ -146,13 +150,26 @@ pub fn run_and_look(
     looks: Looks<'_>,
     goes_on: impl Fn() -> bool + Sync,
 ) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
+    run_on(plan, Cores::divide(threads, runs(plan).len()), looks, goes_on)
+}
+
+/// The same on cores that are divided already.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run_on(
+    plan: &Plan,
+    cores: Cores,
+    looks: Looks<'_>,
+    goes_on: impl Fn() -> bool + Sync,
+) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
     let runs = runs(plan);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| RunError::Threads(error.to_string()))?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(cores.runs).build().map_err(|error| RunError::Threads(error.to_string()))?;
     let all: Result<Vec<(Finished, Option<Traced>)>, RunError> = pool.install(|| {
         runs.par_iter()
             .with_max_len(1)
             .map(|&(index, repetition)| {
-                let finished = run_one(plan, index, repetition, looks.of(plan, index, repetition))?;
+                let finished = run_one(plan, index, repetition, looks.of(plan, index, repetition), cores)?;
                 if goes_on() { Ok(finished) } else { Err(RunError::Stopped) }
             })
             .collect()
@@ -161,7 +178,7 @@ pub fn run_and_look(
     Ok((finished, traced.into_iter().flatten().next()))
 }
 
-fn run_one(plan: &Plan, index: usize, repetition: u32, looks: LooksAt<'_>) -> Result<(Finished, Option<Traced>), PlanError> {
+fn run_one(plan: &Plan, index: usize, repetition: u32, looks: LooksAt<'_>, cores: Cores) -> Result<(Finished, Option<Traced>), PlanError> {
     let point = &plan.points[index];
     let mut prepared = plan.prepare(point, repetition)?;
     if repetition > 0 {
@@ -171,7 +188,7 @@ fn run_one(plan: &Plan, index: usize, repetition: u32, looks: LooksAt<'_>) -> Re
     let LooksAt { wanted, network, tree } = looks;
     prepared.watch = wanted.map(Wanted::config).or_else(|| network.then(|| view::config(&prepared.topology)).flatten());
     let begin = Instant::now();
-    let mut result = result(&prepared, point)?;
+    let (mut result, on_cores) = result(&prepared, point, cores.parts_of(&prepared))?;
     let wall_s = begin.elapsed().as_secs_f64();
     tracing::debug!(point = plan.describe(point), repetition, events = result.events, wall_s, "run ended");
     for (job, ran) in result.jobs.iter().enumerate() {
@@ -195,24 +212,24 @@ fn run_one(plan: &Plan, index: usize, repetition: u32, looks: LooksAt<'_>) -> Re
     let timelines = programs.map(|(program, ran)| timeline(program, ran)).collect();
     let (memory, series) = if repetition == 0 { (result.memory, result.series) } else { (Vec::new(), Vec::new()) };
     let traced = wanted.map(|wanted| Traced::new(prepared.programs, result.programs, wanted, result.watched));
-    Ok((Finished { point: index, record, links, memory, timelines, series, view }, traced))
+    Ok((Finished { point: index, record, links, memory, timelines, series, view, cores: on_cores }, traced))
 }
 
 /// From a job's beginning to its end, with nobody beside it.
 fn alone_us(plan: &Plan, point: &Point, repetition: u32, job: usize) -> Result<Option<f64>, PlanError> {
     let mut prepared = plan.prepare_alone(point, repetition, job)?;
     (prepared.memory_interval, prepared.series_interval) = (None, None);
-    let result = result(&prepared, point)?;
+    let (result, _) = result(&prepared, point, 1)?;
     let record = record(&prepared, &prepared.topology, &result, point.setup.general.run.payload);
     Ok(record.jobs.first().and_then(|job| job.jct_us))
 }
 
 /// Simulates what was prepared.
-fn result(prepared: &Prepared, point: &Point) -> Result<RunResult, PlanError> {
-    let mut result = match payload(prepared, point) {
-        PayloadName::Census => simulate::<Census>(prepared, |_| ())?,
-        PayloadName::Length => simulate::<Length>(prepared, |_| ())?,
-        PayloadName::Elements => simulate::<[u8]>(prepared, |job| job.payload_op())?,
+fn result(prepared: &Prepared, point: &Point, parts: usize) -> Result<(RunResult, OnCores), PlanError> {
+    let (mut result, cores) = match payload(prepared, point) {
+        PayloadName::Census => simulate_in_parts::<Census>(prepared, |_| (), parts)?,
+        PayloadName::Length => simulate_in_parts::<Length>(prepared, |_| (), parts)?,
+        PayloadName::Elements => simulate_in_parts::<[u8]>(prepared, |job| job.payload_op(), parts)?,
     };
     // Every operator was tried before; a run in which one fails after all says nothing.
     if let Some((job, fault)) = prepared.jobs.iter().find_map(|job| Some((job, job.faults.first()?))) {
@@ -226,7 +243,7 @@ fn result(prepared: &Prepared, point: &Point) -> Result<RunResult, PlanError> {
         let dead = |host: NodeId| timed.iter().any(|fault| matches!(fault, TimedFault::HostDies { host: dead, .. } if *dead == host));
         ran.gone = (0..).zip(&job.hosts).filter(|(_, host)| dead(**host)).map(|(rank, _)| Rank(rank)).collect();
     }
-    Ok(result)
+    Ok((result, cores))
 }
 
 fn describe(

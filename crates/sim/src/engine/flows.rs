@@ -86,7 +86,8 @@ where
             let bytes = payload.borrow().bytes() as u64;
             return self.on_generated_packet(index, bytes, P::background_weight(payload));
         };
-        flow.in_flight -= 1;
+        // Of a flow from another part this one knows arrivals only.
+        flow.in_flight = flow.in_flight.wrapping_sub(1);
         flow.bytes_delivered += payload.borrow().bytes() as u64;
         flow.balance = flow.balance.wrapping_sub(P::background_weight(payload));
     }
@@ -97,7 +98,7 @@ where
         let Some(flow) = self.flows.get_mut(index) else {
             return self.on_generated_packet(index, 0, P::background_weight(payload));
         };
-        flow.in_flight -= 1;
+        flow.in_flight = flow.in_flight.wrapping_sub(1);
         flow.balance = flow.balance.wrapping_sub(P::background_weight(payload));
     }
 }

@@ -4,7 +4,7 @@ use fanin_core::{Instant, NodeId, Wire, Worker};
 
 use super::Simulation;
 use crate::metrics::{Ended, JobResult, LinkResult, RunResult, Verdict};
-use crate::vectors::{Simulated, Vectors};
+use crate::vectors::Simulated;
 
 impl<N, P> Simulation<N, P>
 where
@@ -12,13 +12,13 @@ where
     N::Header: Wire + Default,
     P: Simulated + ?Sized,
 {
-    pub(super) fn result(mut self, ended: Ended) -> RunResult {
+    /// What has come out, and what the oracle says.
+    pub(crate) fn result(mut self, ended: Ended, mut verdict: Verdict) -> RunResult {
         let end = self.net.now;
         if self.net.series.is_some() {
             self.sample_at(end);
         }
         let watched = self.take_watched(end);
-        let mut verdict = self.vectors.verdict().clone();
         self.blame_traffic(&mut verdict);
         self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self

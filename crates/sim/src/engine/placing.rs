@@ -95,9 +95,14 @@ where
         self.workers_running -= 1;
         self.net.attention = true;
         self.running_in[usize::from(job)] -= 1;
-        if self.running_in[usize::from(job)] > 0 {
-            return;
+        // Whether all of the job have ended is for all parts of a network together to say.
+        if self.running_in[usize::from(job)] == 0 && self.net.outbox.is_none() {
+            self.tell_end(job);
         }
+    }
+
+    /// The nodes that a job shares are told that it has ended.
+    pub(crate) fn tell_end(&mut self, job: u16) {
         for index in 0..self.shared_by[usize::from(job)].len() {
             let number = self.shared_by[usize::from(job)][index];
             let now = Instant::from_ps(self.net.now);

@@ -45,7 +45,8 @@ where
         self.net.trace = Some(Box::new(tracer));
         let ended = self.run_events();
         let trace = self.net.trace.take().expect("nobody else takes it").into_trace();
-        (self.result(ended), trace)
+        let verdict = self.vectors.verdict().clone();
+        (self.result(ended, verdict), trace)
     }
 
     /// Asks for blocks of a collective, and for queues of links. The run is the same as without.

@@ -85,7 +85,7 @@ pub(super) fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNode
 }
 
 /// About how often something happens when all links are busy, for the width of the event queue's buckets.
-pub(super) fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
+pub(crate) fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
     let frame_bits = f64::from(scenario.network.frame_overhead_bytes + 1024) * 8.0;
     let per_ps: f64 = topology.links.iter().map(|cable| cable.speed.bits_per_second as f64 / frame_bits / 1e12).sum();
     (1.0 / per_ps.max(1e-12)) as u64

@@ -40,7 +40,7 @@ where
     }
 
     /// Schedules the next worker that begins an operation by itself, unless an earlier look is pending.
-    pub(super) fn arm_starts(&mut self) {
+    pub(crate) fn arm_starts(&mut self) {
         if let Some(&(time, _)) = self.starts.last()
             && time < self.starts_armed
         {
