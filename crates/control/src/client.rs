@@ -152,6 +152,7 @@ mod tests {
             fabric: None,
             wants_token: false,
             packets: Default::default(),
+            fabric_key: None,
         })
     }
 
