@@ -45,4 +45,4 @@ pub use generate::{generate, generate_for};
 pub use invariants::violations;
 pub use pods::PodsRecipe;
 pub use recipe::{Demand, JobRecipe, Numbers, Recipe};
-pub use run::{Payloads, run, run_sampled};
+pub use run::{Payloads, has_parts, run, run_in_parts, run_sampled};

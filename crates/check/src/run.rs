@@ -39,6 +39,24 @@ pub fn run<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode<P>
     .unwrap_or_else(|panic| Err(format!("panic: {}", words_of(panic.as_ref()))))
 }
 
+/// Runs a recipe in so many parts of its network at the same time, or on one core where that cannot be, as `fanin sim` does with a large one: the result
+/// must be that of [`run`].
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in_parts<P: Payloads + ?Sized>(recipe: &Recipe, parts: usize) -> Result<RunResult, String> {
+    catch_unwind(AssertUnwindSafe(|| match P::run_in_parts(simulation::<P>(recipe, |_| {})?, parts) {
+        Ok((result, _)) => Ok(result),
+        Err(_) => Ok(P::run(simulation::<P>(recipe, |_| {})?)),
+    }))
+    .unwrap_or_else(|panic| Err(format!("panic: {}", words_of(panic.as_ref()))))
+}
+
+/// Whether a recipe's run can be divided into so many parts.
+pub fn has_parts(recipe: &Recipe, parts: usize) -> bool {
+    simulation::<Census>(recipe, |_| {}).is_ok_and(|simulation| simulation.why_not(parts).is_none())
+}
+
 /// Runs a recipe with its jobs sampled at an interval: [`RunResult::series`].
 ///
 /// # Errors

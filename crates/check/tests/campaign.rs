@@ -1,6 +1,6 @@
 //! Random runs from seeds: nothing is wrong in any of them, and enough happens in them for that to mean something.
 
-use fanin_check::{Checks, Demand, campaign, generate, generate_for};
+use fanin_check::{Checks, Demand, campaign, generate, generate_for, has_parts};
 use fanin_core::DropReason;
 use fanin_systems::System;
 
@@ -90,6 +90,14 @@ fn some_networks_fall_apart_and_some_links_go_one_way_only() {
     let cut = recipes.iter().filter(|recipe| recipe.is_cut_in_two());
     let (for_a_while, for_good): (Vec<_>, Vec<_>) = cut.partition(|recipe| recipe.demand == Demand::MustComplete);
     assert!(one_way > 15 && for_a_while.len() > 10 && for_good.len() > 5, "{one_way} {} {}", for_a_while.len(), for_good.len());
+}
+
+/// Each seed of the first campaign is run once more in parts, which is no check where few runs have any.
+#[test]
+fn some_runs_have_parts() {
+    let in_parts = (0..SEEDS).filter(|seed| has_parts(&generate(*seed), 2)).count() as u64;
+    println!("{in_parts} of {SEEDS} runs have two parts");
+    assert!(in_parts > SEEDS / 40, "{in_parts}");
 }
 
 #[test]
