@@ -1,7 +1,9 @@
 //! Random runs from seeds: nothing is wrong in any of them, and enough happens in them for that to mean something.
 
-use fanin_check::{Checks, Demand, campaign, generate, generate_for, has_parts};
-use fanin_core::DropReason;
+use fanin_check::{Checks, Demand, Recipe, campaign, generate, generate_for, has_parts, run, run_in_parts};
+use fanin_core::{Census, DropReason};
+use fanin_sim::faults::{FaultPlan, LinkFault, Strays};
+use fanin_sim::routing::Balancer;
 use fanin_systems::System;
 
 /// Seeds of the campaign. `fanin check` runs as many as one likes.
@@ -92,12 +94,39 @@ fn some_networks_fall_apart_and_some_links_go_one_way_only() {
     assert!(one_way > 15 && for_a_while.len() > 10 && for_good.len() > 5, "{one_way} {} {}", for_a_while.len(), for_good.len());
 }
 
-/// Each seed of the first campaign is run once more in parts, which is no check where few runs have any.
+/// A seed's run without what keeps runs on one core.
+fn without_what_keeps_it_on_one_core(seed: u64) -> Recipe {
+    let mut recipe = generate(seed);
+    (recipe.network.lossless, recipe.network.trimming, recipe.pipeline, recipe.drain) = (None, None, None, false);
+    for balancer in [&mut recipe.network.collective_balancer, &mut recipe.network.background_balancer] {
+        if !matches!(balancer, Balancer::Ecmp | Balancer::Destination | Balancer::Adaptive { .. }) {
+            *balancer = if seed % 2 == 0 { Balancer::Ecmp } else { Balancer::Adaptive { threshold: 0.5 } };
+        }
+    }
+    recipe.limits.clear();
+    let (strays, links) = (Strays::default(), std::mem::take(&mut recipe.faults.links));
+    let in_order = |fault| LinkFault { duplication: 0.0, reordering: 0.0, ..fault };
+    let links = if recipe.traffic.is_empty() { links.into_iter().map(in_order).collect() } else { Vec::new() };
+    recipe.faults = FaultPlan { links, timed: Vec::new(), strays, ..recipe.faults };
+    recipe.traffic.iter_mut().for_each(|traffic| traffic.congestion = None);
+    recipe.jobs.iter_mut().for_each(|job| job.noise_probability = 0.0);
+    recipe
+}
+
+/// Runs of any systems in networks that have parts give the same to the last count on one core and on several.
 #[test]
-fn some_runs_have_parts() {
-    let in_parts = (0..SEEDS).filter(|seed| has_parts(&generate(*seed), 2)).count() as u64;
-    println!("{in_parts} of {SEEDS} runs have two parts");
-    assert!(in_parts > SEEDS / 40, "{in_parts}");
+fn random_runs_in_parts_give_what_one_core_gives() {
+    let mut compared = 0;
+    for seed in 0..300 {
+        let (recipe, parts) = (without_what_keeps_it_on_one_core(seed), 2 + (seed % 3) as usize);
+        if has_parts(&recipe, parts) {
+            let one = run::<Census>(&recipe, |_| {});
+            assert!(one.is_ok() && run_in_parts::<Census>(&recipe, parts) == one, "seed {seed} in {parts} parts");
+            compared += 1;
+        }
+    }
+    println!("{compared} runs have parts");
+    assert!(compared > 75, "{compared}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use fanin_systems::pods::{PodVectors, sums_between, sums_inside};
 use fanin_systems::{RefusalRule, SharpMode, SharpParameters, System};
 
 /// Seeds of the campaign of pods alone.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 300;
 
 #[test]
 fn jobs_in_pods_bear_what_the_others_bear_whoever_sums_inside_and_between() {

@@ -613,7 +613,7 @@ fn the_program_carries_its_experiments() {
     let listed = good(&folder, &["repro"]);
     assert!(
         listed
-            .contains("canary: adaptive_timeout, arithmetic, fig02, fig06, fig07, fig08, fig09, fig10, fig11, loss, memory, parameters, prototype, sensitivity, small, table\n"),
+            .contains("canary: adaptive_timeout, arithmetic, fig02, fig06, fig07, fig08, fig09, fig10, fig11, loss, memory, parameters, prototype, reproducible, sensitivity, small, table, windows\n"),
         "{listed}"
     );
     let judged = rows(&good(&folder, &["repro", "canary", "fig06", "--format", "json"]));

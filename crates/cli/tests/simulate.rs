@@ -21,6 +21,26 @@ fn results_do_not_depend_on_the_number_of_threads() {
     assert_eq!(one, run("4"));
 }
 
+/// A run of a large network has several threads where there are more of them than runs, and what keeps it on one is said to who asked for more.
+#[test]
+fn threads_beyond_runs_are_for_parts_of_a_run_or_it_is_said_why_not() {
+    let folder = folder("parts");
+    let text = "[network]\nshape = \"fat-tree\"\nleaves = 8\nhosts_per_leaf = 16\nspines = 4\nrate = \"100Gb/s\"\nlatency = \"300ns\"\nrouting = \"adaptive\"\n\
+                [[jobs]]\nsystem = \"canary\"\nworkers = 128\nmessage = \"64KiB\"\npayload = \"1KiB\"\n";
+    let name = plan(&folder, text);
+    let run = |threads: &str| {
+        let rows: Vec<Value> =
+            rows(&good(&folder, &["sim", name, "--threads", threads, "--format", "json"])).into_iter().map(without_wall_s).collect();
+        rows
+    };
+    assert_eq!(run("1"), run("2"));
+    let lossless = text.replace("routing = ", "lossless = { model = \"output-queued\", input = \"64KiB\" }\nrouting = ");
+    let name = plan(&folder, &lossless);
+    let said = fanin(&folder, &["sim", name, "--threads", "2"]).stderr;
+    assert_eq!(String::from_utf8_lossy(&said), "note: 1 of 1 runs used one core only: lossless links learn at once of credits\n");
+    good(&folder, &["sim", name]);
+}
+
 /// Exact under loss, and with an exchange of exponents ahead a little later.
 #[test]
 fn switchml_runs_from_a_plan() {

@@ -1,5 +1,6 @@
 //! How far a plan has been run.
 
+use std::io::IsTerminal;
 use std::thread;
 
 use fanin_plan::Plan;
@@ -59,14 +60,15 @@ pub fn run(plan: &Plan, place: &mut Where, looks: Looks<'_>) -> Result<(Vec<Fini
         Where::Elsewhere(executor) => run_elsewhere(plan, executor, looks.page, step).map(|finished| (finished, None)),
     };
     bar.finish_and_clear();
-    if let Ok((finished, _)) = &finished {
-        say_cores(finished);
-    }
     finished
 }
 
-/// Says on standard error why runs had one core where more were free for them.
-fn say_cores(finished: &[Finished]) {
+/// Says on standard error why runs had one core where more were free for them, and somebody may want to know: there is a terminal, or a number of
+/// threads was `asked` for.
+pub fn say_cores(finished: &[Finished], asked: bool) {
+    if !asked && !std::io::stderr().is_terminal() {
+        return;
+    }
     let mut whys: Vec<(&str, usize)> = Vec::new();
     for why in finished.iter().filter_map(|run| run.cores.one_core) {
         match whys.iter_mut().find(|(known, _)| *known == why) {

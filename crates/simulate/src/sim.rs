@@ -192,6 +192,7 @@ fn simulate(
 ) -> Result<bool> {
     let mut place = Where::new(args.threads, args.executor.as_deref())?;
     let (finished, traced) = progress::run(plan, &mut place, Looks { wanted, page: out.is_some() })?;
+    progress::say_cores(&finished, args.threads.is_some());
     if let (Some(named), Some(folder)) = (&args.out, out) {
         let page = report::of_plan(plan, &finished)?;
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;

@@ -1,7 +1,7 @@
 //! A minimal rank: speaks the control protocol over a blocking socket and sums vectors by the runtime's driver.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -257,13 +257,18 @@ pub fn run_job_with(switch: SocketAddr, join: &(impl Fn(u32) -> Join + Sync), wo
 
 /// Status and body of a GET.
 pub fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(GUARD)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    try_get(address, path).unwrap()
+}
+
+/// The same; an error where this address has too many connections there at the moment.
+pub fn try_get(address: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(GUARD))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned()))
 }
 
 /// The sum of all values of a metric whose labels contain `labels`.
