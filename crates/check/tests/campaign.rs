@@ -100,7 +100,7 @@ fn without_what_keeps_it_on_one_core(seed: u64) -> Recipe {
     (recipe.network.lossless, recipe.network.trimming, recipe.pipeline, recipe.drain) = (None, None, None, false);
     for balancer in [&mut recipe.network.collective_balancer, &mut recipe.network.background_balancer] {
         if !matches!(balancer, Balancer::Ecmp | Balancer::Destination | Balancer::Adaptive { .. }) {
-            *balancer = if seed % 2 == 0 { Balancer::Ecmp } else { Balancer::Adaptive { threshold: 0.5 } };
+            *balancer = if seed.is_multiple_of(2) { Balancer::Ecmp } else { Balancer::Adaptive { threshold: 0.5 } };
         }
     }
     recipe.limits.clear();

@@ -17,7 +17,7 @@ fn jobs_in_pods_bear_what_the_others_bear_whoever_sums_inside_and_between() {
     let report = campaign(5_000_000, SEEDS, Checks { only: Some(PODS), twice: false, ..Checks::default() });
     println!("{report}");
     report.assert_clean();
-    let of = |can: fn(&System) -> bool| System::all().into_iter().filter(move |system| can(system)).map(|system| system.name());
+    let of = |can: fn(&System) -> bool| System::all().into_iter().filter(can).map(|system| system.name());
     for inside in of(sums_inside) {
         for across in of(sums_between) {
             let pair = format!("{inside} and {across}");
