@@ -1,15 +1,15 @@
 //! One simulation on several cores, with the same results to the byte as on one.
 //!
-//! The network is cut into parts ([`cutting`]): leaves with their hosts, and switches above them. Each part is a [`Simulation`] of its own
+//! The network is cut into parts (`cutting`): leaves with their hosts, and switches above them. Each part is a [`Simulation`] of its own
 //! nodes. What a node does is known elsewhere only when a packet has been sent and has crossed a link, so for as long as the shortest way
 //! from one part to another takes, the *lookahead*, no part can learn anything new of the others. All parts run for so long at the same time
-//! ([`windows`]), then hand each other the packets that they have sent ([`mailbox`]), and go on.
+//! (`windows`), then hand each other the packets that they have sent (`mailbox`), and go on.
 //!
 //! Events keep their times and the order of their numbers, which belong to links, nodes and hosts and not to parts. So what happens in a
 //! part happens in the order in which it does where there is one core: events that a part lacks concern nodes that are not its own.
 //!
 //! What concerns all parts at once has no lookahead: a run ends with the event in which the last worker ends, and the nodes that a job shares
-//! learn at once that it has ended. Where that may come ([`ending`]), events happen one after the other in the order of (time, id) over all
+//! learn at once that it has ended. Where that may come (`ending`), events happen one after the other in the order of (time, id) over all
 //! parts. Should a run end where that was not expected, or something happen that parts cannot know of each other, the run is given up with
 //! [`Again`], and whoever runs it begins it anew on one core.
 //!
