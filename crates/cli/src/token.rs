@@ -33,7 +33,7 @@ Examples:
   fanin token new --name 2026-11 --private issuer.key >> keys.toml     a key, and its table for the switch
   fanin switch --listen 0.0.0.0:7700 --keys keys.toml
   export FANIN_TOKEN=$(fanin token issue --private issuer.key --name 2026-11 --tenant red --job 'train-*' --lasts 12h)
-  fanin token secret > fabric.key                                     what packets of a fabric are made with
+  (umask 077; fanin token secret > fabric.key)                        what packets of a fabric are made with
   fanin token show --keys keys.toml \"$FANIN_TOKEN\"
 
 More in docs/security.md.";

@@ -4,8 +4,8 @@
 mod keys;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use fanin_core::{
 use fanin_net::{FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_runtime::fabric::{FabricConfig, FabricPortConfig, FabricSwitch, HelloConfig, LinkShape, LinkState};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, SwitchDriver};
+use fanin_trust::PacketKeys;
 use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::link::{LINK_SYSTEM, LinkHeader};
 
@@ -407,29 +408,28 @@ impl Greeter {
     }
 }
 
+/// A switch, node 9 of a fabric, its neighbour's socket, node 1, and what its link's states have been. Nothing waits for the link to be silent.
+fn switch_with_a_neighbour(keys: Vec<PacketKeys>) -> (FabricSwitch<Toy>, UdpSocket, Arc<Mutex<Vec<LinkState>>>) {
+    let (socket, neighbour) = (socket(), UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    neighbour.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let shape =
+        LinkShape { bits_per_second: 1_000_000_000, buffer_bytes: 100_000, ecn_mark_bytes: None, delay: fanin_core::Duration::ZERO };
+    let port = FabricPortConfig { peer: Address::worker(NodeId(1)), is_below: true, socket: neighbour.local_addr().unwrap(), shape };
+    let hello = HelloConfig { interval: fanin_core::Duration::from_ms(10), timeout: fanin_core::Duration::from_ms(600_000) };
+    let (address, ways, fingerprint) = (Address::switch(NodeId(9)), Vec::new(), Greeter::FABRIC);
+    let config = FabricConfig { address, ports: vec![port], ways, hello, fingerprint, keys };
+    let mut switch: FabricSwitch<Toy> = FabricSwitch::new(socket, &config, &DriverConfig::default()).unwrap();
+    let states = Arc::new(Mutex::new(Vec::new()));
+    let seen = states.clone();
+    switch.observe_links(Box::new(move |_, state| seen.lock().unwrap().push(state)));
+    (switch, neighbour, states)
+}
+
 /// Epochs of a fabric are agreed by hellos that repeat what only the other end can know.
 #[test]
 fn a_stray_hello_does_not_end_a_link_and_a_restart_takes_one_round_trip() {
-    let (socket, neighbour) = (socket(), UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-    neighbour.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let mut greeter = Greeter { socket: neighbour, switch: socket.local_address(), sequence: 0 };
-    let shape =
-        LinkShape { bits_per_second: 1_000_000_000, buffer_bytes: 100_000, ecn_mark_bytes: None, delay: fanin_core::Duration::ZERO };
-    let port = FabricPortConfig { peer: Address::worker(NodeId(1)), is_below: true, socket: greeter.socket.local_addr().unwrap(), shape };
-    // Nothing here waits for a link to be silent.
-    let hello = HelloConfig { interval: fanin_core::Duration::from_ms(10), timeout: fanin_core::Duration::from_ms(600_000) };
-    let config = FabricConfig {
-        address: Address::switch(NodeId(9)),
-        ports: vec![port],
-        ways: Vec::new(),
-        hello,
-        fingerprint: Greeter::FABRIC,
-        keys: Vec::new(),
-    };
-    let mut switch: FabricSwitch<Toy> = FabricSwitch::new(socket, &config, &DriverConfig::default()).unwrap();
-    let states = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let seen = states.clone();
-    switch.observe_links(Box::new(move |_, state| seen.lock().unwrap().push(state)));
+    let (mut switch, neighbour, states) = switch_with_a_neighbour(Vec::new());
+    let mut greeter = Greeter { socket: neighbour, switch: switch.local_address(), sequence: 0 };
     let (stop, waker) = (AtomicBool::new(false), switch.waker());
     thread::scope(|scope| {
         let running = scope.spawn(|| switch.run(&stop).unwrap());

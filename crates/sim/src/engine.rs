@@ -222,37 +222,11 @@ where
             wakes: held_back + 5,
         };
         let queue = EventQueue::new(mean_gap_ps(&topology, &scenario), ids.wakes + links);
-        let lookup = vec![NONE; map.nodes() as usize * jobs.len() * ROLES];
-        let mut simulation = Simulation {
-            vectors: P::Vectors::new(&scenario.jobs, operators),
-            slots: Vec::with_capacity(node_count),
-            fresh: Vec::with_capacity(node_count),
-            lookup,
-            at_host: vec![Vec::new(); map.hosts() as usize],
-            workers: Vec::with_capacity(scenario.jobs.iter().map(|job| job.start.len()).sum()),
-            workers_running: 0,
-            running_in: vec![0; scenario.jobs.len()],
-            shared_by: vec![Vec::new(); scenario.jobs.len()],
-            sources_running: (sources.len() + scenario.flows.len() + generated.sets() + connections.count()) as u32,
-            generated,
-            connections,
-            flows: vec![Flow::default(); scenario.flows.len()],
-            traffic_runs: true,
-            failures: Failures::new(&scenario, map.hosts(), channels.links()),
-            starts: Vec::new(),
-            starts_armed: u64::MAX,
-            crashed: vec![None; scenario.jobs.len()],
-            events: 0,
-            deadlock: Vec::new(),
-            processors: None,
-            pipelines: None,
-            programs: Programs::default(),
-            leaves: false,
-            steps_once: false,
-            net: Net::new(topology, channels, &scenario, ids, queue),
-            sources,
-            scenario,
-        };
+        let vectors = P::Vectors::new(&scenario.jobs, operators);
+        let net = Net::new(topology, channels, &scenario, ids, queue);
+        let mut simulation = Simulation::bare(net, vectors, scenario, sources, (generated, connections));
+        simulation.slots.reserve(node_count);
+        simulation.fresh.reserve(node_count);
         for (job, nodes) in jobs.into_iter().enumerate() {
             simulation.place_job(job as u16, nodes);
         }

@@ -173,6 +173,17 @@ impl Link {
         (u64::from(bytes) * self.byte_time) >> 16
     }
 
+    /// Sends so many bytes behind what is there; gives the time when the last one leaves.
+    #[inline(always)]
+    pub fn send(&mut self, bytes: u32, now_ps: u64) -> u64 {
+        let departure = self.busy_until.max(now_ps) + self.send_time_ps(bytes);
+        self.busy_until = departure;
+        self.peak_ps = self.peak_ps.max(departure - now_ps);
+        self.bytes_sent += u64::from(bytes);
+        self.packets_sent += 1;
+        departure
+    }
+
     /// What is queued, as the time that it takes to send it.
     #[inline]
     pub fn queued_ps(&self, now_ps: u64) -> u64 {

@@ -399,16 +399,25 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// The same where so much is queued that the packet is marked, or finds no room.
     #[inline(never)]
     fn queue_up_behind_many(&mut self, number: u32, place: u32, bytes: u32) {
-        let link = &mut self.links[number as usize];
+        if self.finds_room(number, place, bytes) {
+            let link = &mut self.links[number as usize];
+            depart(link, number, self.packets.heads(), place, bytes, NO_LINK, self.now, &mut self.queue);
+        }
+    }
+
+    /// Whether a packet finds room before a link. It is marked where many are queued, and dropped where there is none.
+    pub fn finds_room(&mut self, number: u32, place: u32, bytes: u32) -> bool {
+        let link = &self.links[number as usize];
         let queued = link.busy_until.saturating_sub(self.now);
         if queued + link.send_time_ps(bytes) > link.limit_ps {
-            return self.overflow(number, place);
+            self.overflow(number, place);
+            return false;
         }
         if queued > link.mark_ps {
             self.packets.at(place).flags |= flags::ECN;
             self.packets_marked += 1;
         }
-        depart(link, number, self.packets.heads(), place, bytes, NO_LINK, self.now, &mut self.queue);
+        true
     }
 
     /// The link by which switch `at` sends a packet towards its destination; `None` where none leads there.
@@ -542,11 +551,7 @@ pub(crate) fn depart(
     now_ps: u64,
     queue: &mut EventQueue,
 ) -> u64 {
-    let departure = link.busy_until.max(now_ps) + link.send_time_ps(bytes);
-    link.busy_until = departure;
-    link.peak_ps = link.peak_ps.max(departure - now_ps);
-    link.bytes_sent += u64::from(bytes);
-    link.packets_sent += 1;
+    let departure = link.send(bytes, now_ps);
     let arrival_ps = departure + link.latency_ps;
     let head = &mut heads[place as usize];
     head.arrival_ps = arrival_ps;

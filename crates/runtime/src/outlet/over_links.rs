@@ -56,7 +56,10 @@ impl Outlet {
         }
         let heard = &mut peers.get_mut(from).heard;
         let before = heard.epoch();
+        let keys = &mut links.port(from).keys;
         if before == Some(hop.epoch) {
+            // With keys that are new here, it is heard for the first time.
+            keys.iter_mut().for_each(|keys| keys.believe(hop.epoch));
             return Ok(Restarted(false));
         }
         if ![hears, told].contains(&Some(*epoch)) {
@@ -66,9 +69,7 @@ impl Outlet {
         if !heard.agree(hop.epoch, hop.sequence) {
             return Err(DropReason::TooOld);
         }
-        if let Some(keys) = &mut links.port(from).keys {
-            keys.believe(hop.epoch);
-        }
+        links.port(from).keys.iter_mut().for_each(|keys| keys.believe(hop.epoch));
         Ok(Restarted(before.is_some()))
     }
 

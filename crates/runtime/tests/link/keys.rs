@@ -1,6 +1,6 @@
 //! Packets with keys: what somebody sends in a member's name, who can read all that the member sends, changes nothing.
 
-use fanin_trust::{CableKeys, FabricKey, LinkKeys, PacketKeys, Protection, Secret, TAG_BYTES, TURNS_BYTES};
+use fanin_trust::{CableKeys, FabricKey, LinkKeys, Protection, Secret, TAG_BYTES, TURNS_BYTES};
 
 use super::*;
 
@@ -163,26 +163,9 @@ impl Keyed {
 #[test]
 fn a_cable_with_keys_hears_its_neighbour_alone_through_restarts_and_replays() {
     for protection in PROTECTIONS {
-        let (socket, neighbour) = (socket(), UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-        neighbour.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut keyed = Keyed { socket: neighbour, switch: socket.local_address(), sequence: 0 };
-        let shape =
-            LinkShape { bits_per_second: 1_000_000_000, buffer_bytes: 100_000, ecn_mark_bytes: None, delay: fanin_core::Duration::ZERO };
-        let port = FabricPortConfig { peer: Address::worker(NodeId(1)), is_below: true, socket: keyed.socket.local_addr().unwrap(), shape };
-        let hello = HelloConfig { interval: fanin_core::Duration::from_ms(10), timeout: fanin_core::Duration::from_ms(600_000) };
         let of_cable = |byte: u8| FabricKey::new(Secret::new([byte; 32])).cable(protection, 1, 9);
-        let config = FabricConfig {
-            address: Address::switch(NodeId(9)),
-            ports: vec![port],
-            ways: Vec::new(),
-            hello,
-            fingerprint: Greeter::FABRIC,
-            keys: vec![of_cable(1)],
-        };
-        let mut switch: FabricSwitch<Toy> = FabricSwitch::new(socket, &config, &DriverConfig::default()).unwrap();
-        let states = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let seen = states.clone();
-        switch.observe_links(Box::new(move |_, state| seen.lock().unwrap().push(state)));
+        let (mut switch, neighbour, states) = switch_with_a_neighbour(vec![of_cable(1)]);
+        let mut keyed = Keyed { socket: neighbour, switch: switch.local_address(), sequence: 0 };
         let (stop, waker) = (AtomicBool::new(false), switch.waker());
         thread::scope(|scope| {
             let running = scope.spawn(|| switch.run(&stop).unwrap());

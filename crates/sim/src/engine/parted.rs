@@ -4,11 +4,9 @@ use std::borrow::Borrow;
 
 use fanin_core::{NodeId, Wire, Worker};
 
+use super::Simulation;
 use super::connections::Connections;
-use super::failures::Failures;
 use super::generated::Generated;
-use super::programs::Programs;
-use super::{NONE, Simulation};
 use crate::metrics::Verdict;
 use crate::net::Net;
 use crate::parts::mailbox::Mail;
@@ -41,37 +39,8 @@ where
     where
         P::Vectors: Clone,
     {
-        let map = &net.topology.map;
-        Simulation {
-            vectors: self.vectors.clone(),
-            slots: Vec::new(),
-            fresh: Vec::new(),
-            lookup: vec![NONE; self.lookup.len()],
-            at_host: vec![Vec::new(); map.hosts() as usize],
-            workers: Vec::with_capacity(self.workers.len()),
-            workers_running: 0,
-            running_in: vec![0; scenario.jobs.len()],
-            shared_by: vec![Vec::new(); scenario.jobs.len()],
-            sources_running: self.sources_running,
-            generated: Generated::new(&net.topology, &scenario),
-            connections: Connections::new(&scenario),
-            flows: self.flows.clone(),
-            traffic_runs: true,
-            failures: Failures::new(&scenario, map.hosts(), net.channels.links()),
-            starts: Vec::new(),
-            starts_armed: u64::MAX,
-            crashed: self.crashed.clone(),
-            events: 0,
-            deadlock: Vec::new(),
-            processors: None,
-            pipelines: None,
-            programs: Programs::default(),
-            leaves: false,
-            steps_once: false,
-            sources: self.sources.clone(),
-            net,
-            scenario,
-        }
+        let of_others = (Generated::new(&net.topology, &scenario), Connections::new(&scenario));
+        Simulation::bare(net, self.vectors.clone(), scenario, self.sources.clone(), of_others)
     }
 
     /// Schedules what begins by itself in a part.

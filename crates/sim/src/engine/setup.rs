@@ -2,11 +2,18 @@
 
 use fanin_core::{JobNodes, SharedNode, Wire, Worker};
 
-use super::{DEADLOCK_CHECK_PS, Simulation};
+use super::connections::Connections;
+use super::failures::Failures;
+use super::generated::Generated;
+use super::programs::Programs;
+use super::{DEADLOCK_CHECK_PS, NONE, ROLES, Simulation};
 use crate::credits::TIME_MAX_PS;
+use crate::flows::Flow;
+use crate::net::Net;
 use crate::scenario::Scenario;
 use crate::setup::SetupError;
 use crate::topology::Topology;
+use crate::traffic::Source;
 use crate::vectors::Simulated;
 
 /// Flows and limits.
@@ -118,6 +125,54 @@ where
         }
         if self.net.is_lossless {
             self.net.queue.push(DEADLOCK_CHECK_PS, self.net.ids.deadlock_check);
+        }
+    }
+}
+
+impl<N, P> Simulation<N, P>
+where
+    N: Worker<P> + Clone,
+    N::Header: Wire + Default,
+    P: Simulated + ?Sized,
+{
+    /// A simulation in which no nodes are placed yet.
+    pub(super) fn bare(
+        net: Net<N::Header, P::Owned>,
+        vectors: P::Vectors,
+        scenario: Scenario,
+        sources: Vec<Source>,
+        (generated, connections): (Generated, Connections),
+    ) -> Self {
+        let (map, jobs) = (&net.topology.map, scenario.jobs.len());
+        Simulation {
+            vectors,
+            slots: Vec::new(),
+            fresh: Vec::new(),
+            lookup: vec![NONE; map.nodes() as usize * jobs * ROLES],
+            at_host: vec![Vec::new(); map.hosts() as usize],
+            workers: Vec::with_capacity(scenario.jobs.iter().map(|job| job.start.len()).sum()),
+            workers_running: 0,
+            running_in: vec![0; jobs],
+            shared_by: vec![Vec::new(); jobs],
+            sources_running: (sources.len() + scenario.flows.len() + generated.sets() + connections.count()) as u32,
+            generated,
+            connections,
+            flows: vec![Flow::default(); scenario.flows.len()],
+            traffic_runs: true,
+            failures: Failures::new(&scenario, map.hosts(), net.channels.links()),
+            starts: Vec::new(),
+            starts_armed: u64::MAX,
+            crashed: vec![None; jobs],
+            events: 0,
+            deadlock: Vec::new(),
+            processors: None,
+            pipelines: None,
+            programs: Programs::default(),
+            leaves: false,
+            steps_once: false,
+            net,
+            sources,
+            scenario,
         }
     }
 }

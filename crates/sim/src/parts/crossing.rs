@@ -3,7 +3,7 @@
 use fanin_core::{DropReason, Wire};
 
 use super::mailbox::{Crossing, Mail};
-use crate::link::{Link, link_flags};
+use crate::link::link_flags;
 use crate::net::{Net, depart};
 use crate::packet::{Head, NO_LINK, NO_PACKET, Packet, flags};
 
@@ -11,20 +11,16 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// As `queue_up`, by a link that leads to another part, or to a host whose background packets others are told of.
     #[inline(never)]
     pub fn queue_up_across(&mut self, number: u32, place: u32, bytes: u32) {
+        if !self.finds_room(number, place, bytes) {
+            return;
+        }
         let link = &mut self.links[number as usize];
-        let queued = link.busy_until.saturating_sub(self.now);
-        if queued + link.send_time_ps(bytes) > link.limit_ps {
-            return self.overflow(number, place);
-        }
-        if queued > link.mark_ps {
-            self.packets.at(place).flags |= flags::ECN;
-            self.packets_marked += 1;
-        }
         if link.has(link_flags::TO_HOST) {
             depart(link, number, self.packets.heads(), place, bytes, NO_LINK, self.now, &mut self.queue);
             return self.announce(number, place);
         }
-        leave(link, bytes, self.now);
+        // The wire is another part's.
+        link.send(bytes, self.now);
         self.cross(number, place);
     }
 
@@ -71,13 +67,4 @@ impl<H: Wire, O: Clone> Net<H, O> {
             self.packets.at(last).next = place;
         }
     }
-}
-
-/// As `depart`, but for the wire, which is another part's.
-fn leave(link: &mut Link, bytes: u32, now_ps: u64) {
-    let departure = link.busy_until.max(now_ps) + link.send_time_ps(bytes);
-    link.busy_until = departure;
-    link.peak_ps = link.peak_ps.max(departure - now_ps);
-    link.bytes_sent += u64::from(bytes);
-    link.packets_sent += 1;
 }

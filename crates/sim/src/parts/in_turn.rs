@@ -53,14 +53,9 @@ where
 
     /// Looks for a part's first event.
     fn look(&mut self, number: usize) {
-        let seat = &self.seats[number];
-        let ids = seat.part.net.ids;
-        let in_whole = |(time_ps, id): (u64, u32)| match id {
-            // Nodes alone have other numbers here.
-            _ if (ids.timers..ids.tx_ready).contains(&id) => (time_ps, ids.timers + seat.numbers[(id - ids.timers) as usize]),
-            _ => (time_ps, id),
-        };
-        self.heads[number] = seat.part.net.queue.peek().map(in_whole);
+        let net = &self.seats[number].part.net;
+        let in_whole = |(time_ps, id)| (time_ps, net.outbox.as_ref().map_or(id, |outbox| outbox.in_whole(id)));
+        self.heads[number] = net.queue.peek().map(in_whole);
     }
 
     /// The next event; how the run has ended, if it has.

@@ -88,6 +88,10 @@ pub(crate) struct Outbox<H, O> {
     here: u16,
     /// Sources of background traffic that learn of arrivals have numbers below this.
     sources: u32,
+    /// The first number of an event of a node here.
+    timers: u32,
+    /// By number of a node in this part: the number in the whole network.
+    pub numbers: Vec<u32>,
     /// By part.
     pub mail: Vec<Mail<H, O>>,
     /// When the first packet of it arrives; `u64::MAX` without any.
@@ -103,11 +107,13 @@ pub(crate) struct Outbox<H, O> {
 }
 
 impl<H, O> Outbox<H, O> {
-    pub fn new(part_of: Arc<[u16]>, (here, parts): (usize, usize), sources: usize) -> Self {
+    pub fn new(part_of: Arc<[u16]>, (here, parts): (usize, usize), sources: usize, timers: u32) -> Self {
         Outbox {
             part_of,
             here: here as u16,
             sources: sources as u32,
+            timers,
+            numbers: Vec::new(),
             mail: (0..parts).map(|_| Mail::default()).collect(),
             first_ps: u64::MAX,
             notices: BinaryHeap::new(),
@@ -121,6 +127,13 @@ impl<H, O> Outbox<H, O> {
     #[inline]
     pub fn is_here(&self, node: u32) -> bool {
         self.part_of[node as usize] == self.here
+    }
+
+    /// The number that an event of this part has in the whole network: nodes alone have others there.
+    #[inline]
+    pub fn in_whole(&self, event: u32) -> u32 {
+        let node = event.checked_sub(self.timers).and_then(|node| self.numbers.get(node as usize));
+        node.map_or(event, |number| self.timers + number)
     }
 
     /// A packet of a source at a host of another part was dropped.
@@ -151,7 +164,7 @@ impl<H, O> Outbox<H, O> {
     /// The notice that comes into effect with an event.
     pub fn due(&mut self, event: (u64, u32)) -> Option<Notice<O>> {
         let is_due = self.notices.peek().is_some_and(|Reverse(notice)| notice.event == event);
-        self.notices.pop().filter(|_| is_due).map(|Reverse(notice)| notice)
+        is_due.then(|| self.notices.pop()).flatten().map(|Reverse(notice)| notice)
     }
 
     /// A job is about to take or free a slot at a switch, where it has so many slots and bytes.
@@ -159,6 +172,7 @@ impl<H, O> Outbox<H, O> {
         if !taken && (here.0 == 0 || here.1 < u64::from(bytes)) {
             self.again = Some("a switch has freed memory that it did not have");
         }
+        let event = self.in_whole(event);
         self.changes.push(Change { time_ps, event, job, bytes, taken });
     }
 

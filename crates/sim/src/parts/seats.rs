@@ -13,8 +13,6 @@ use crate::vectors::Simulated;
 pub(super) struct Seat<N: Worker<P>, P: Simulated + ?Sized> {
     pub part: Simulation<N, P>,
     pub witnesses: Witnesses,
-    /// By number of its node: the number in the whole network.
-    pub numbers: Vec<u32>,
     /// In windows.
     pub events: u64,
 }

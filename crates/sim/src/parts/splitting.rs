@@ -18,8 +18,6 @@ use crate::vectors::Simulated;
 pub(super) struct Split<N: Worker<P>, P: Simulated + ?Sized> {
     pub whole: Simulation<N, P>,
     pub parts: Vec<Simulation<N, P>>,
-    /// By part and number of its node: the number that the node had. Nodes of a part have numbers in the same order, but smaller ones.
-    pub numbers: Vec<Vec<u32>>,
 }
 
 impl<N, P> Split<N, P>
@@ -32,6 +30,7 @@ where
     pub fn new(mut whole: Simulation<N, P>, cutting: &Cutting) -> Self {
         let part_of: Arc<[u16]> = cutting.part_of.clone().into();
         let mut parts: Vec<_> = (0..cutting.parts).map(|part| empty(&whole, cutting, &part_of, part)).collect();
+        // By part and number of its node: the number that the node had. Nodes of a part have numbers in the same order, but smaller ones.
         let mut numbers = vec![Vec::new(); cutting.parts];
         let place = |at: u32| usize::from(cutting.part_of[at as usize]);
         // By number in the whole: number in its part.
@@ -57,8 +56,13 @@ where
             }
         }
         split_workers(&mut whole, &mut parts, &local, place);
-        parts.iter_mut().for_each(Simulation::begin_part);
-        Split { whole, parts, numbers }
+        for (part, numbers) in parts.iter_mut().zip(numbers) {
+            part.begin_part();
+            if let Some(outbox) = &mut part.net.outbox {
+                outbox.numbers = numbers;
+            }
+        }
+        Split { whole, parts }
     }
 }
 
@@ -107,7 +111,7 @@ where
     net.shared_room_ps.clone_from(&whole.net.shared_room_ps);
     // Every change of memory is noted.
     net.watch_ps = 0;
-    net.outbox = Some(Box::new(Outbox::new(Arc::clone(part_of), (part, cutting.parts), whole.sources.len())));
+    net.outbox = Some(Box::new(Outbox::new(Arc::clone(part_of), (part, cutting.parts), whole.sources.len(), ids.timers)));
     whole.without_nodes(net, scenario)
 }
 

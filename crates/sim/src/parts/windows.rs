@@ -117,9 +117,9 @@ where
         let rate = to_hosts.map(|cable| cable.speed.bits_per_second).max().unwrap_or(0);
         let bytes = (u128::from(rate) * u128::from(cutting.lookahead_ps) / 8_000_000_000_000) as u64;
         let shares = |(job, nodes): (usize, &Vec<u32>)| if nodes.is_empty() { 0 } else { 1 << (job % super::ending::JOBS_MAX) };
-        let seats = parts.into_iter().zip(&split.numbers).map(|(part, numbers)| {
+        let seats = parts.into_iter().map(|part| {
             let witnesses = Witnesses::new(&part, bytes);
-            Mutex::new(Seat { part, witnesses, numbers: numbers.clone(), events: 0 })
+            Mutex::new(Seat { part, witnesses, events: 0 })
         });
         let hall = Hall {
             seats: seats.collect(),
