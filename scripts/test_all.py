@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import clean_install
@@ -168,38 +168,59 @@ CHECKS = [
 #: What a command gave: its exit code, and what it printed where that was held back.
 Ran = tuple[int, str]
 
+#: How many lines of what a failed check printed stand once more at the end: of long output people, and CI, keep the end.
+LINES_OF_A_FAILURE = 40
+
+
+@dataclass
+class Outcome:
+    """What became of checks, by name; of those that failed, the end of what they printed where it was held back."""
+
+    passed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """The end of each failure's output, and a line that counts, and names what failed."""
+        named = f" ({', '.join(self.failed)})" if self.failed else ""
+        ends = [f"::: the end of {name}:\n{end}" for name, end in self.failed.items() if end]
+        return "\n".join([*ends, f"{len(self.passed)} passed, {len(self.failed)} failed{named}, {len(self.skipped)} skipped"])
+
 
 class Checks:
-    """Runs checks and counts how many passed, failed and were skipped."""
+    """Runs checks and keeps which passed, failed and were skipped."""
 
     def __init__(self, run: Callable[[Sequence[str]], Ran]) -> None:
         self.run = run
-        self.counts = {"passed": 0, "failed": 0, "skipped": 0}
+        self.outcome = Outcome()
         self.printing = threading.Lock()
 
-    def say(self, text: str, count: str | None = None) -> None:
-        """Prints whole lines, and counts."""
+    def say(self, text: str) -> None:
+        """Prints whole lines."""
         with self.printing:
             print(text, flush=True)
-            if count is not None:
-                self.counts[count] += 1
 
     def one(self, check: Check) -> None:
         """Runs one check, or says why not."""
         reason = check.obstacle()
         if reason is not None:
-            self.say(f"skipped: {check.name} because {reason}", "skipped")
+            self.outcome.skipped.append(check.name)
+            self.say(f"skipped: {check.name} because {reason}")
             return
         self.say(f"running: {check.name}: {' '.join(check.command)}")
         begin = time.monotonic()
         code, output = self.run(check.command)
         elapsed_s = time.monotonic() - begin
-        ended = f"passed: {check.name} in {elapsed_s:.0f} s" if code == 0 else f"failed: {check.name}, exit code {code}"
-        self.say(output + ended, "passed" if code == 0 else "failed")
+        if code == 0:
+            self.outcome.passed.append(check.name)
+            self.say(f"{output}passed: {check.name} in {elapsed_s:.0f} s")
+        else:
+            self.outcome.failed[check.name] = "\n".join(output.splitlines()[-LINES_OF_A_FAILURE:])
+            self.say(f"{output}failed: {check.name} in {elapsed_s:.0f} s, exit code {code}")
 
 
-def run_checks(checks: Sequence[Check], run: Callable[[Sequence[str]], Ran], jobs: int = 1) -> tuple[int, int, int]:
-    """Runs `checks`, up to `jobs` at a time, and then those that measure, and returns how many passed, failed and were skipped."""
+def run_checks(checks: Sequence[Check], run: Callable[[Sequence[str]], Ran], jobs: int = 1) -> Outcome:
+    """Runs `checks`, up to `jobs` at a time, and then those that measure, and returns which passed, failed and were skipped."""
     state = Checks(run)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         for done in [pool.submit(state.one, check) for check in checks if not check.alone or jobs == 1]:
@@ -207,7 +228,7 @@ def run_checks(checks: Sequence[Check], run: Callable[[Sequence[str]], Ran], job
     for check in checks:
         if check.alone and jobs > 1:
             state.one(check)
-    return state.counts["passed"], state.counts["failed"], state.counts["skipped"]
+    return state.outcome
 
 
 def command_runner(jobs: int) -> Callable[[Sequence[str]], Ran]:
@@ -242,9 +263,9 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"--jobs: {options.jobs}: expected 1 or more")
     if shutil.which("cargo") is None:
         parser.error("cargo is not on PATH")
-    passed, failed, skipped = run_checks(chosen, command_runner(options.jobs), options.jobs)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+    outcome = run_checks(chosen, command_runner(options.jobs), options.jobs)
+    print(outcome.summary())
+    return 1 if outcome.failed else 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import threading
 import unittest
 
 import test_all
-from test_all import Check, run_checks
+from test_all import Check, Outcome, run_checks
 
 
 def never(_command):
@@ -17,21 +17,29 @@ class RunChecks(unittest.TestCase):
     def run_quietly(self, checks, run, jobs=1):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            counts = run_checks(checks, run, jobs)
-        return counts, output.getvalue()
+            outcome = run_checks(checks, run, jobs)
+        return outcome, output.getvalue()
 
     def test_an_obstacle_is_a_skip_that_names_check_and_reason(self):
-        counts, output = self.run_quietly([Check("namespaces", lambda: "it needs root", ["true"])], never)
-        self.assertEqual(counts, (0, 0, 1))
+        outcome, output = self.run_quietly([Check("namespaces", lambda: "it needs root", ["true"])], never)
+        self.assertEqual(outcome, Outcome(skipped=["namespaces"]))
         self.assertEqual(output, "skipped: namespaces because it needs root\n")
 
     def test_a_failure_does_not_stop_the_checks_after_it(self):
         codes = {"a": 3, "b": 0}
         checks = [Check(name, lambda: None, [name]) for name in codes]
-        counts, output = self.run_quietly(checks, lambda command: (codes[command[0]], ""))
-        self.assertEqual(counts, (1, 1, 0))
-        self.assertIn("failed: a, exit code 3", output)
+        outcome, output = self.run_quietly(checks, lambda command: (codes[command[0]], ""))
+        self.assertEqual(outcome, Outcome(passed=["b"], failed={"a": ""}))
+        self.assertIn("failed: a in 0 s, exit code 3", output)
         self.assertIn("passed: b", output)
+
+    def test_the_summary_names_what_failed_and_shows_the_end_of_what_it_printed(self):
+        lines = [f"line {number}" for number in range(1000)]
+        outcome, _ = self.run_quietly([Check(name, lambda: None, [name]) for name in "ab"], lambda command: (int(command[0] == "a"), "\n".join(lines) + "\n"))
+        summary = outcome.summary().splitlines()
+        self.assertEqual(summary[0], "::: the end of a:")
+        self.assertEqual(summary[1:-1], lines[-test_all.LINES_OF_A_FAILURE :])
+        self.assertEqual(summary[-1], "1 passed, 1 failed (a), 0 skipped")
 
     def test_two_run_at_a_time_and_what_measures_alone(self):
         together = threading.Barrier(2, timeout=60)
@@ -46,8 +54,8 @@ class RunChecks(unittest.TestCase):
             return 0, f"what {command[0]} prints\n"
 
         checks = [Check("measure", lambda: None, ["measure"], alone=True), *(Check(name, lambda: None, [name]) for name in "abcd")]
-        counts, output = self.run_quietly(checks, run, jobs=2)
-        self.assertEqual(counts, (5, 0, 0))
+        outcome, output = self.run_quietly(checks, run, jobs=2)
+        self.assertEqual(sorted(outcome.passed), ["a", "b", "c", "d", "measure"])
         self.assertEqual(max(most), 2)
         self.assertEqual(most[-1], 1)
         for name in "abcd":
