@@ -437,7 +437,7 @@ def advise(
     price_file: str | PathLike[str] | None = None,
     systems: list[str] | None = None,
     order: list[str] | None = None,
-    simulate: bool = False,
+    simulate: bool = True,
     draws: int = 3,
     out: str | PathLike[str] | None = None,
 ) -> tuple[str, str]:

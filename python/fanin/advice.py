@@ -63,7 +63,7 @@ def advise(
     prices: str | os.PathLike[str] | None = None,
     systems: Sequence[str] | None = None,
     order: Sequence[str] | None = None,
-    simulate: bool = False,
+    simulate: bool = True,
     draws: int = 3,
     out: str | os.PathLike[str] | None = None,
 ) -> Advice:
@@ -75,7 +75,7 @@ def advise(
     :param prices: a file of ``NAME = PRICE``.
     :param systems: what is compared; all that have rules unless given.
     :param order: the order of purchase; the best one found unless given.
-    :param simulate: simulates all that comes near the first choice, not only what the rules do not know.
+    :param simulate: simulates all that comes near the first choice, and not only what the rules do not know.
     :param draws: draws of placement and paths over which predictions are taken.
     :param out: a folder for the page, and a network and a plan of every step.
     :raises PlanError: where a file is wrong, or no system can do the jobs.

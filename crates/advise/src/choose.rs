@@ -23,7 +23,7 @@ pub struct Question {
     pub new: New,
     /// In this order, in place of the best one found.
     pub order: Option<Vec<String>>,
-    /// All that comes near the first choice is simulated, not only what the rules do not know.
+    /// All that comes near the first choice is simulated before it is chosen, and not only what the rules do not know.
     pub simulate: bool,
     /// Draws of placement and paths over which values are taken.
     pub draws: u32,
@@ -38,7 +38,7 @@ impl Question {
             prices: vec![1.0; setting.switches.len()],
             new: New::default(),
             order: None,
-            simulate: false,
+            simulate: true,
             draws: 3,
         }
     }
@@ -397,11 +397,13 @@ impl Asker<'_> {
         best
     }
 
-    /// The best of what runs without a purchase. What the rules do not know of is simulated first.
+    /// The best of what runs without a purchase. It is simulated as what may be bought is, so that gains compare what was found in one way.
     fn today(&mut self, offers: &mut [Offer]) -> Result<Offer, PlanError> {
         let able = self.setting.today();
-        for offer in offers.iter_mut().filter(|offer| offer.steps[0].price <= 0.0 && offer.steps[0].switches.is_empty()) {
-            if offer.steps[0].value.unknown.is_some() && offer.steps[0].value.simulated.is_none() {
+        let without = |offer: &&mut Offer| offer.steps[0].price <= 0.0 && offer.steps[0].switches.is_empty();
+        let most = offers.iter_mut().filter(without).map(|offer| offer.steps[0].value.score()).fold(0.0, f64::max);
+        for offer in offers.iter_mut().filter(without) {
+            if self.is_open(&offer.steps[0].value, most) {
                 offer.steps[0].value = self.simulated(offer.system, &able).unwrap_or_else(|| offer.steps[0].value.failed());
             }
         }
@@ -412,17 +414,21 @@ impl Asker<'_> {
     }
 
     fn simulated(&self, system: &'static str, able: &[bool]) -> Option<Value> {
-        value(self.setting, system, able, self.question.new, (1, true))
+        value(self.setting, system, able, self.question.new, (self.question.draws, true))
     }
 
-    /// Simulates the best step of offers that may be the first choice: what the rules do not know of, and what comes near where that is asked for.
+    /// Whether a value has to be simulated before it counts, where the most of all is so much.
+    fn is_open(&self, value: &Value, most: f64) -> bool {
+        let is_near = self.question.simulate && value.score() >= most * CLOSE;
+        value.simulated.is_none() && (value.unknown.is_some() || is_near)
+    }
+
+    /// Simulates the best step of offers that may be the first choice: what the rules do not know of, and what comes near unless that is not wanted.
     fn confirm(&mut self, offers: &mut [Offer]) {
         let today = self.setting.today();
         let most = offers.first().map_or(0.0, |offer| offer.steps[offer.best].value.score());
         for offer in offers.iter_mut() {
-            let value = &offer.steps[offer.best].value;
-            let is_near = value.score() >= most * CLOSE;
-            if value.simulated.is_some() || !is_near || (value.unknown.is_none() && !self.question.simulate) {
+            if !self.is_open(&offer.steps[offer.best].value, most) {
                 continue;
             }
             let names: Vec<String> = offer.steps[..=offer.best].iter().flat_map(|step| step.switches.clone()).collect();

@@ -74,13 +74,12 @@ pub fn reduced(value: &Value) -> String {
     if let Some(us) = value.iteration_us {
         return format!("an iteration in {us:.1} us");
     }
-    match value.simulated {
-        Some(gbps) => format!("{gbps:.2} Gb/s (simulated)"),
-        None if value.range.1 - value.range.0 > value.gbps * 0.005 => {
-            format!("{:.2} Gb/s ({:.2} to {:.2})", value.gbps, value.range.0, value.range.1)
-        }
-        None => format!("{:.2} Gb/s", value.gbps),
-    }
+    let gbps = value.simulated.unwrap_or(value.gbps);
+    let (least, most) = value.range;
+    let interval = (most - least > gbps * 0.005).then(|| format!("{least:.2} to {most:.2}"));
+    let how = value.simulated.is_some().then(|| "simulated".to_string());
+    let notes: Vec<String> = how.into_iter().chain(interval).collect();
+    if notes.is_empty() { format!("{gbps:.2} Gb/s") } else { format!("{gbps:.2} Gb/s ({})", notes.join(", ")) }
 }
 
 fn steps(offer: &Offer, base: &Value) -> String {

@@ -10,12 +10,14 @@ use crate::setting::{New, Setting, simulated};
 pub struct Value {
     /// Gb/s that all jobs together reduce, mean over draws of placement and paths; 0 for workloads.
     pub gbps: f64,
-    /// The least and the most of these draws.
+    /// The least and the most of these draws, as simulated where they are simulated.
     pub range: (f64, f64),
-    /// The same, simulated.
+    /// The mean, simulated.
     pub simulated: Option<f64>,
-    /// How long an iteration takes, in us, mean over jobs; of jobs that train or have a workload.
+    /// How long an iteration takes, in us, mean over jobs and draws; of jobs that train or have a workload.
     pub iteration_us: Option<f64>,
+    /// The least and the most of these draws, mean over jobs; of a workload there is one draw.
+    pub iteration_range_us: Option<(f64, f64)>,
     /// What holds the slowest job up, by name, as rules have it; where a simulation gives something else, that it is not known.
     pub bound: String,
     /// Why the rules do not know, where they say so.
@@ -30,16 +32,23 @@ impl Value {
 
     /// How much more this is than another one, as a share: mean, least and most.
     pub fn gain_over(&self, base: &Value) -> (f64, f64, f64) {
-        let mean = self.score() / base.score() - 1.0;
-        if self.iteration_us.is_some() || self.simulated.is_some() || base.simulated.is_some() {
-            return (mean, mean, mean);
+        let (mine, others) = (self.scores(), base.scores());
+        let over = |one: f64, other: f64| one / other.max(1e-9) - 1.0;
+        (over(self.score(), base.score()), over(mine.0, others.1), over(mine.1, others.0))
+    }
+
+    /// The least and the most of scores over draws.
+    fn scores(&self) -> (f64, f64) {
+        match self.iteration_us {
+            Some(us) => self.iteration_range_us.map_or((1e6 / us, 1e6 / us), |(least, most)| (1e6 / most, 1e6 / least)),
+            None => self.range,
         }
-        (mean, self.range.0 / base.range.1.max(1e-9) - 1.0, self.range.1 / base.range.0.max(1e-9) - 1.0)
     }
 
     /// It was simulated, and some job did not complete.
     pub fn failed(&self) -> Value {
-        Value { simulated: Some(0.0), bound: "a job did not complete".into(), ..self.clone() }
+        let bound = "a job did not complete".into();
+        Value { range: (0.0, 0.0), simulated: Some(0.0), iteration_us: None, iteration_range_us: None, bound, ..self.clone() }
     }
 }
 
@@ -55,12 +64,20 @@ pub fn value(setting: &Setting, system: &str, able: &[bool], new: New, (draws, s
     if !first.programs.is_empty() {
         return of_workload(&first);
     }
-    let mut all = Vec::new();
-    let mut iterations = Vec::new();
+    let mut drawn = vec![first];
+    for draw in 1..draws.max(1) {
+        drawn.push(setting.prepare(system, able, new, draw).ok()?);
+    }
+    let found = predicted(setting, &drawn)?;
+    if simulates { confirmed(found, &drawn) } else { Some(found) }
+}
+
+/// What rules say of these draws of placement and paths.
+fn predicted(setting: &Setting, drawn: &[Prepared]) -> Option<Value> {
+    let (mut all, mut iterations) = (Vec::new(), Vec::new());
     let (mut bound, mut unknown) = (String::new(), None);
-    for draw in 0..draws.max(1) {
-        let prepared = setting.prepare(system, able, new, draw).ok()?;
-        let prediction = setting.predict(&prepared)?;
+    for (draw, prepared) in drawn.iter().enumerate() {
+        let prediction = setting.predict(prepared)?;
         all.push(prediction.gbps());
         let slowest = prediction.jobs.iter().min_by(|a, b| a.gbps.total_cmp(&b.gbps));
         if draw == 0 {
@@ -68,35 +85,57 @@ pub fn value(setting: &Setting, system: &str, able: &[bool], new: New, (draws, s
             unknown.clone_from(&prediction.unknown);
         }
         let seconds: Vec<f64> = prediction.jobs.iter().map(|job| job.seconds).collect();
-        iterations.extend(iteration_us(&prepared, &seconds));
+        iterations.extend(iteration_us(prepared, &seconds));
     }
-    // Sums of equal numbers are off by their last bits, which a mean of theirs must not be.
-    let mean = |values: &[f64]| {
-        let (least, most) =
-            values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(*value), most.max(*value)));
-        (values.iter().sum::<f64>() / values.len() as f64).max(least).min(most)
-    };
-    let mut found = Value {
+    Some(Value {
         gbps: mean(&all),
-        range: (all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(0.0, f64::max)),
+        range: range(&all),
         simulated: None,
         iteration_us: (!iterations.is_empty()).then(|| mean(&iterations)),
+        iteration_range_us: (!iterations.is_empty()).then(|| range(&iterations)),
         bound,
         unknown,
-    };
-    if simulates {
-        let seconds = seconds_of(&first).ok().flatten()?;
-        let bytes =
-            |job: usize| first.scenario.jobs[job].elements.iter().sum::<u64>() as f64 * f64::from(first.scenario.jobs[job].element_bytes);
-        let operations = |job: usize| first.scenario.jobs[job].elements.len().max(1) as f64;
-        let gbps: f64 = seconds.iter().enumerate().map(|(job, seconds)| bytes(job) * 8e-9 / operations(job) / seconds).sum();
-        found.simulated = Some(gbps);
-        if (found.gbps / gbps - 1.0).abs() > RULES_HOLD {
-            found.bound = format!("not known: rules give {:.2} Gb/s", found.gbps);
-        }
-        found.iteration_us = iteration_us(&first, &seconds).or(found.iteration_us);
+    })
+}
+
+/// The same draws simulated, each on a thread of its own; nothing where a job does not complete.
+fn confirmed(mut found: Value, drawn: &[Prepared]) -> Option<Value> {
+    let seconds: Vec<Option<Vec<f64>>> = std::thread::scope(|scope| {
+        let begun: Vec<_> = drawn.iter().map(|prepared| scope.spawn(|| seconds_of(prepared).ok().flatten())).collect();
+        begun.into_iter().map(|one| one.join().ok().flatten()).collect()
+    });
+    let seconds: Vec<Vec<f64>> = seconds.into_iter().collect::<Option<_>>()?;
+    let all: Vec<f64> = drawn.iter().zip(&seconds).map(|(prepared, seconds)| gbps(prepared, seconds)).collect();
+    let simulated = mean(&all);
+    (found.simulated, found.range) = (Some(simulated), range(&all));
+    if (found.gbps / simulated - 1.0).abs() > RULES_HOLD {
+        found.bound = format!("not known: rules give {:.2} Gb/s", found.gbps);
+    }
+    let iterations: Vec<f64> = drawn.iter().zip(&seconds).filter_map(|(prepared, seconds)| iteration_us(prepared, seconds)).collect();
+    if !iterations.is_empty() {
+        (found.iteration_us, found.iteration_range_us) = (Some(mean(&iterations)), Some(range(&iterations)));
     }
     Some(found)
+}
+
+/// What all jobs together reduce, in Gb/s, where an operation of each takes so many seconds.
+fn gbps(prepared: &Prepared, seconds: &[f64]) -> f64 {
+    let of = |(job, seconds): (&fanin_sim::JobSchedule, &f64)| {
+        let bytes = job.elements.iter().sum::<u64>() as f64 * f64::from(job.element_bytes);
+        bytes * 8e-9 / job.elements.len().max(1) as f64 / seconds
+    };
+    prepared.scenario.jobs.iter().zip(seconds).map(of).sum()
+}
+
+/// The least and the most.
+fn range(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(*value), most.max(*value)))
+}
+
+/// The mean. Sums of equal numbers are off by their last bits, which a mean of theirs must not be.
+fn mean(values: &[f64]) -> f64 {
+    let (least, most) = range(values);
+    (values.iter().sum::<f64>() / values.len() as f64).max(least).min(most)
 }
 
 /// Time of an operation of each job, simulated. Of long vectors a part and twice that part are, and the rest takes as long as the second part:
@@ -154,5 +193,5 @@ fn of_workload(prepared: &Prepared) -> Option<Value> {
         }
     }
     let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
-    Some(Value { gbps: 0.0, range: (0.0, 0.0), simulated: Some(0.0), iteration_us: Some(mean), bound, unknown: None })
+    Some(Value { gbps: 0.0, range: (0.0, 0.0), simulated: Some(0.0), iteration_us: Some(mean), iteration_range_us: None, bound, unknown: None })
 }

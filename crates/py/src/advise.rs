@@ -17,7 +17,7 @@ use crate::watch::{Leaving, watched};
 /// # Errors
 /// `PlanError` where a file is wrong; `OSError` where `out` cannot be written.
 #[pyfunction]
-#[pyo3(signature = (network, jobs, *, budget=8.0, price_file=None, systems=None, order=None, simulate=false, draws=3, out=None))]
+#[pyo3(signature = (network, jobs, *, budget=8.0, price_file=None, systems=None, order=None, simulate=true, draws=3, out=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn advise(
     py: Python<'_>,
