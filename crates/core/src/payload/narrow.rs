@@ -36,35 +36,32 @@ impl Narrow for bf16 {
     }
 }
 
-/// Exponent and fraction are moved to their places in a binary32, whose exponent is 112 more. Subnormal numbers become normal ones by a
-/// difference: a product would begin with subnormal ones of binary32, which processors take a hundred times as long for. Infinities and NaNs have
-/// the largest exponent there as well.
+/// Of a number above all of them, with an exponent that is 112 too large, a product with 2^-112 makes what it is, also infinities and NaNs. Subnormal numbers are
+/// the last bits of a number from one half on, whose difference to one half they are. No number of binary32 is subnormal on the way: processors take a hundred times
+/// as long for these.
 #[inline(always)]
 fn widened_f16(bytes: [u8; 2]) -> f32 {
     let bits = u32::from(u16::from_le_bytes(bytes));
-    let moved = (bits & 0x7fff) << 13;
-    let normal = moved + (112 << 23);
-    let subnormal = (f32::from_bits(moved + (113 << 23)) - f32::from_bits(113 << 23)).to_bits();
-    let finite = if moved < 1 << 23 { subnormal } else { normal };
-    let magnitude = if moved >= 0x1f << 23 { moved | 0xff << 23 } else { finite };
-    f32::from_bits(magnitude | (bits & 0x8000) << 16)
+    let magnitude = bits & 0x7fff;
+    let normal = f32::from_bits((magnitude << 13) + (224 << 23)) * f32::from_bits((127 - 112) << 23);
+    let subnormal = f32::from_bits(magnitude | 0.5f32.to_bits()) - 0.5;
+    let found = if magnitude < 0x400 { subnormal } else { normal };
+    f32::from_bits(found.to_bits() | (bits & 0x8000) << 16)
 }
 
-/// The nearest binary16.
+/// The nearest binary16: a sum with a power of two whose last place is that of the element's, so that the processor rounds. The exponent of that power is the number's own and 15 more, and
+/// never below the one of subnormal elements; what is too large becomes infinite by a product before.
 #[inline(always)]
 fn rounded_f16(x: f32) -> u16 {
     let bits = x.to_bits();
-    let magnitude = bits & 0x7fff_ffff;
-    // Half of the place that is kept, or a bit less where it is even: what is carried may reach the exponent, and infinity.
-    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
-    // Below 2^-14 a binary16 counts steps of 2^-24, and so do the last bits of a sum with one half.
-    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
-    let finite = if magnitude < 113 << 23 { subnormal } else { normal };
-    let bounded = if magnitude >= 143 << 23 { 0x7c00 } else { finite };
-    // A NaN stays one, also where all of its upper bits are zero.
-    let nan = 0x7e00 | magnitude >> 13 & 0x3ff;
-    let found = if magnitude > 0x7f80_0000 { nan } else { bounded };
-    (found | bits >> 16 & 0x8000) as u16
+    let magnitude = f32::from_bits(bits & 0x7fff_ffff);
+    let bounded = magnitude * f32::from_bits((127 + 112) << 23) * f32::from_bits((127 - 110) << 23);
+    let exponent = (bits & 0x7f80_0000).max(113 << 23);
+    let sum = (f32::from_bits(exponent + (15 << 23)) + bounded).to_bits();
+    // The exponent of the sum has 13 more bits below it than an element has; its last 12 bits are the fraction, and what was carried into the exponent.
+    let found = (sum >> 13 & 0x7c00) + (sum & 0xfff);
+    let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
+    ((if is_nan { 0x7e00 } else { found }) | bits >> 16 & 0x8000) as u16
 }
 
 /// The upper half of a binary32. Of a signalling NaN `half` would make a quiet one.
