@@ -5,22 +5,33 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fanin_core::{BlockExponent, DType, ElementOp, FixedPoint, Operator, OrderFree, Payload, ReproducibleBy, ScaledSum};
 
+/// A packet that is in the first cache, and packets of a buffer that no cache holds; what `memcpy` does with the same stands beside.
 fn reduce(criterion: &mut Criterion) {
     const BYTES: usize = 1024;
-    let mut group = criterion.benchmark_group("reduce_1KiB");
-    group.throughput(Throughput::Bytes(BYTES as u64));
-    // Streamed from a buffer larger than the second-level cache.
-    let input = vec![1u8; 16 << 20];
-    for dtype in [DType::F32, DType::I32, DType::F64, DType::F16, DType::BF16, DType::U8] {
-        let mut op = ElementOp { dtype, operator: Operator::Sum }.into();
-        let mut acc = <[u8]>::accumulator(&op, BYTES);
-        input[..BYTES].assign(&mut acc, &mut op).expect("it fits");
-        let mut chunks = input.chunks_exact(BYTES).cycle();
-        group.bench_function(format!("{dtype:?}"), |bencher| {
-            bencher.iter(|| black_box(chunks.next().expect("a cycle")).reduce(&mut acc, &mut op));
+    for (name, bytes) in [("reduce_1KiB", BYTES), ("reduce_1KiB_of_64MiB", 64 << 20)] {
+        let mut group = criterion.benchmark_group(name);
+        group.throughput(Throughput::Bytes(BYTES as u64));
+        let input: Vec<u8> = (0..bytes).map(|index| (index * 37 % 101) as u8).collect();
+        let (mut chunks, mut target) = (input.chunks_exact(BYTES).cycle(), vec![0u8; BYTES]);
+        group.bench_function("memcpy", |bencher| {
+            bencher.iter(|| black_box(&mut target).copy_from_slice(black_box(chunks.next().expect("a cycle"))));
         });
+        for &dtype in DType::ALL {
+            // As many elements as bytes above, of both signs: sums stay where they are.
+            let mut input = Vec::with_capacity(bytes);
+            (0..bytes / dtype.bytes()).for_each(|index| dtype.push_f64((index * 37 % 101) as f64 - 50.0, &mut input));
+            for operator in [Operator::Sum, Operator::Max, Operator::Minimum] {
+                let mut op = ElementOp { dtype, operator }.into();
+                let mut acc = <[u8]>::accumulator(&op, BYTES);
+                input[..BYTES].assign(&mut acc, &mut op).expect("it fits");
+                let mut chunks = input.chunks_exact(BYTES).cycle();
+                group.bench_function(format!("{dtype:?}_{operator:?}"), |bencher| {
+                    bencher.iter(|| black_box(chunks.next().expect("a cycle")).reduce(&mut acc, &mut op));
+                });
+            }
+        }
+        group.finish();
     }
-    group.finish();
 }
 
 /// What a worker does to a block in fixed point: its exponent, the integers, and back.

@@ -17,7 +17,8 @@ struct Layer {
 
 /// The drivers (`sim`, `net`, `runtime`) know core's traits, not the protocols; protocols know no driver.
 const LAYERS: &[Layer] = &[
-    Layer { name: "fanin-core", internal: &[], internal_dev: &[], external: Some(&["half"]) },
+    Layer { name: "fanin-vectors", internal: &[], internal_dev: &[], external: Some(&[]) },
+    Layer { name: "fanin-core", internal: &["fanin-vectors"], internal_dev: &[], external: Some(&["half"]) },
     Layer { name: "fanin-wire", internal: &["fanin-core"], internal_dev: &[], external: Some(&["crc32fast"]) },
     Layer { name: "fanin-protocols", internal: &["fanin-core", "fanin-wire"], internal_dev: &[], external: Some(&["libm"]) },
     Layer {

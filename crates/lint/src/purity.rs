@@ -10,7 +10,7 @@ use crate::violation::Violation;
 const PURE: &[&str] = &["core", "wire", "protocols", "sim", "processor", "models"];
 
 /// Crates that may use `unsafe`.
-const MAY_BE_UNSAFE: &[&str] = &["fanin-c", "fanin-foreign", "fanin-leftovers", "fanin-nccl", "fanin-net", "fanin-py"];
+const MAY_BE_UNSAFE: &[&str] = &["fanin-c", "fanin-foreign", "fanin-leftovers", "fanin-nccl", "fanin-net", "fanin-py", "fanin-vectors"];
 
 /// Forbidden prefixes of paths, and why.
 const FORBIDDEN: &[(&[&str], &str)] = &[

@@ -1,8 +1,9 @@
 //! The loops over elements. Each is a plain loop over fixed-size chunks, which the compiler turns into vector instructions with
-//! unaligned loads. A combination of type and operator that does not exist changes nothing and gives false.
+//! unaligned loads, of the widest vectors that a processor has. A combination of type and operator that does not exist changes nothing and gives false.
 
 use std::ops::{BitAnd, BitOr, BitXor};
 
+use fanin_vectors::widest;
 use half::{bf16, f16};
 
 use super::dtype::{DType, ElementOp, Operator};
@@ -84,9 +85,14 @@ macro_rules! two_operands {
     ($type:ty, $f:expr, ($target:expr, $source:expr)) => {{
         let (target, _) = $target.as_chunks_mut::<{ size_of::<$type>() }>();
         let (source, _) = $source.as_chunks::<{ size_of::<$type>() }>();
-        for (x, y) in target.iter_mut().zip(source) {
-            *x = $f(<$type>::from_le_bytes(*x), <$type>::from_le_bytes(*y)).to_le_bytes();
-        }
+        widest(
+            #[inline(always)]
+            || {
+                for (x, y) in target.iter_mut().zip(source) {
+                    *x = $f(<$type>::from_le_bytes(*x), <$type>::from_le_bytes(*y)).to_le_bytes();
+                }
+            },
+        );
     }};
 }
 
@@ -101,9 +107,14 @@ macro_rules! three_operands {
         let (target, _) = $target.as_chunks_mut::<{ size_of::<$type>() }>();
         let (a, _) = $a.as_chunks::<{ size_of::<$type>() }>();
         let (b, _) = $b.as_chunks::<{ size_of::<$type>() }>();
-        for ((out, x), y) in target.iter_mut().zip(a).zip(b) {
-            *out = $f(<$type>::from_le_bytes(*x), <$type>::from_le_bytes(*y)).to_le_bytes();
-        }
+        widest(
+            #[inline(always)]
+            || {
+                for ((out, x), y) in target.iter_mut().zip(a).zip(b) {
+                    *out = $f(<$type>::from_le_bytes(*x), <$type>::from_le_bytes(*y)).to_le_bytes();
+                }
+            },
+        );
     }};
 }
 
