@@ -76,6 +76,19 @@ def blocks(page: str, text: str) -> Iterator[Block]:
         last = ""
 
 
+def idle_marks(page: str, text: str) -> list[str]:
+    """Marks that belong to no example, as below one: what they were meant for runs all the same."""
+    marks = [number for number, line in enumerate(text.splitlines(), 1) if MARK.fullmatch(line.strip())]
+    begins = {block.line: block.reason for block in blocks(page, text)}
+
+    def is_idle(mark: int) -> bool:
+        following = min((line for line in begins if line > mark), default=None)
+        between = text.splitlines()[mark : following - 1] if following is not None else ["nothing follows"]
+        return any(line.strip() for line in between)
+
+    return [f"{page}:{mark}: no example follows this mark: it stands above the one that nothing runs" for mark in marks if is_idle(mark)]
+
+
 def all_blocks(root: Path = ROOT) -> list[Block]:
     """The examples of all pages."""
     return [block for path in pages(root) for block in blocks(path.relative_to(root).as_posix(), path.read_text())]
@@ -93,7 +106,8 @@ def runnable(found: list[Block], known: Mapping[tuple[str, str], object]) -> lis
 
 def problems(found: list[Block], known: Mapping[tuple[str, str], Mapping[str, object]], root: Path = ROOT) -> list[str]:
     """What is wrong with the register: counts that are others, and tests that do not read the page."""
-    wrong = []
+    there = [path for path in pages(root) if path.exists()]
+    wrong = [mark for path in there for mark in idle_marks(path.relative_to(root).as_posix(), path.read_text())]
     counts = Counter((block.page, block.kind) for block in found if block.reason is None)
     for (page, kind), entry in known.items():
         if counts[page, kind] != entry["count"]:

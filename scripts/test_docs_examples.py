@@ -8,7 +8,7 @@ import docs_examples
 from docs_examples import Block
 
 #: How many examples nothing runs. One more needs a reason beside it, and this number.
-NOT_RUN = 73
+NOT_RUN = 74
 
 PAGE = """Text
 
@@ -45,6 +45,12 @@ class Tests(unittest.TestCase):
         self.assertEqual(len(marked), NOT_RUN, "\n".join(marked))
         self.assertTrue(all(len(str(block.reason)) > 10 for block in found if block.reason is not None))
         self.assertGreater(len(docs_examples.runnable(found, known)), 8)
+
+    def test_a_mark_below_its_example_is_told(self):
+        self.assertEqual(docs_examples.idle_marks("a.md", PAGE), [])
+        below = "    fanin sim long.toml\n\n<!-- not run: it takes hours -->\n\ntakes hours.\n"
+        self.assertIn("a.md:3: no example follows", docs_examples.idle_marks("a.md", below)[0])
+        self.assertEqual(len(docs_examples.idle_marks("a.md", below + "\n    fanin sim short.toml\n")), 1)
 
     def test_blocks_are_found_with_their_kind_and_their_mark(self):
         found = list(docs_examples.blocks("a.md", PAGE))
