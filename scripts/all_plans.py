@@ -227,6 +227,7 @@ AXES: Mapping[str, Axis] = {
         "Goodput of long vectors, 60 of 64 hosts, packets of 4 KiB",
         {"jobs.0.message": ["64MiB", "1GiB"]},
         job={"payload": "4KiB"},
+        only=("ring", "4 trees", "Canary"),
         more=(System("Canary, window 32", {"system": "canary", "window": 32}),),
         repetitions=1,
         kind="bars",
