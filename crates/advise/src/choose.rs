@@ -119,7 +119,7 @@ const SETS_MAX: usize = 400;
 /// [`PlanError`] where no system can do these jobs on this network, or a name of the order is no switch's.
 pub fn advise(setting: &Setting, question: &Question) -> Result<Advice, PlanError> {
     let able = setting.today();
-    let mut asked = Asker { setting, question, known: BTreeMap::new() };
+    let mut asked = Asker { setting, question, known: BTreeMap::new(), confirmed: BTreeMap::new() };
     let mut offers = Vec::new();
     for &system in &question.systems {
         offers.extend(asked.offer(system)?);
@@ -179,8 +179,10 @@ fn not_gained(first: &Offer, base: &Value, buys_nothing: bool, budget: f64) -> S
 struct Asker<'a> {
     setting: &'a Setting,
     question: &'a Question,
-    /// By system and what aggregates.
+    /// What rules say, by system and what aggregates.
     known: BTreeMap<(&'static str, Vec<bool>), Option<Value>>,
+    /// The same, simulated.
+    confirmed: BTreeMap<(&'static str, Vec<bool>), Option<Value>>,
 }
 
 impl Asker<'_> {
@@ -413,8 +415,12 @@ impl Asker<'_> {
         Ok(Offer { system: best.system, steps: best.steps[..1].to_vec(), best: 0 })
     }
 
-    fn simulated(&self, system: &'static str, able: &[bool]) -> Option<Value> {
-        value(self.setting, system, able, self.question.new, (self.question.draws, true))
+    /// What a system does, simulated; once where switches do not matter to it. Nothing where a job does not complete.
+    fn simulated(&mut self, system: &'static str, able: &[bool]) -> Option<Value> {
+        let able = if BY_HOSTS.contains(&system) { self.setting.today() } else { able.to_vec() };
+        let (setting, question) = (self.setting, self.question);
+        let found = |able: &[bool]| value(setting, system, able, question.new, (question.draws, true));
+        self.confirmed.entry((system, able.clone())).or_insert_with(|| found(&able)).clone()
     }
 
     /// Whether a value has to be simulated before it counts, where the most of all is so much.
@@ -441,7 +447,8 @@ impl Asker<'_> {
         offers.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
     }
 
-    /// Each new switch in turn does not sum any more, and still forwards: the system goes on where it can, else the best one that can.
+    /// Each new switch in turn does not sum any more, and still forwards: the system goes on where it can, else the best one that can. What comes
+    /// near the best is simulated, unless there are many.
     fn failures(&mut self, system: &'static str, able: &[bool], names: &[String]) -> Vec<Failure> {
         let mut found = Vec::new();
         for name in names {
@@ -451,7 +458,13 @@ impl Asker<'_> {
             }
             let mut systems = vec![system];
             systems.extend(BY_HOSTS.iter().copied().filter(|one| self.question.systems.contains(one)));
-            let values = systems.into_iter().filter_map(|system| Some((system, self.value(system, &left)?))).collect::<Vec<_>>();
+            let mut values = systems.into_iter().filter_map(|system| Some((system, self.value(system, &left)?))).collect::<Vec<_>>();
+            let most = values.iter().map(|(_, value)| value.score()).fold(0.0, f64::max);
+            for (system, value) in values.iter_mut().filter(|_| names.len() <= FAILURES_SIMULATED) {
+                if self.is_open(value, most) {
+                    *value = self.simulated(system, &left).unwrap_or_else(|| value.failed());
+                }
+            }
             let best = values.into_iter().max_by(|a, b| a.1.score().total_cmp(&b.1.score()));
             found.extend(best.map(|(system, value)| Failure { switch: name.clone(), system, value }));
         }
@@ -474,6 +487,9 @@ impl Asker<'_> {
         best
     }
 }
+
+/// Failures of more new switches are by rules alone.
+const FAILURES_SIMULATED: usize = 16;
 
 /// Steps of a plan at most.
 const STEPS_MAX: usize = 64;
