@@ -594,6 +594,7 @@ fn links(topology: &Topology, channels: &Channels, network: &NetworkConfig) -> V
             (link_flags::FROM_HOST, from_host),
             (link_flags::TO_HOST, map.is_host(cable.to)),
             (link_flags::LOSSLESS, kind.is_some()),
+            (link_flags::CARRIES, map.has_carriers() && (from_host || map.is_host(cable.to))),
             (link_flags::BY_INPUT, !from_host && kind == Some(SwitchModel::InputQueued)),
             (link_flags::SHARED, channels.of_cable(channels.cable(number)).count() > 1),
         ] {
