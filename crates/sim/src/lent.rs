@@ -68,8 +68,9 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
     #[cold]
     #[inline(never)]
     fn note_block(&mut self, piece: Piece, is_result: bool) {
+        let event = self.net.outbox.as_ref().map_or(self.net.event, |outbox| outbox.in_whole(self.net.event));
         if let Some(watcher) = &mut self.net.watcher {
-            watcher.note(self.net.now, self.post.rank, piece, is_result);
+            watcher.note((self.net.now, event), self.post.rank, piece, is_result);
         }
     }
 
