@@ -34,34 +34,11 @@ fn threads_beyond_runs_are_for_parts_of_a_run_or_it_is_said_why_not() {
         rows
     };
     assert_eq!(run("1"), run("2"));
-    // All files are the same, but for how long runs took; what is seen over time among them.
-    let text = text.replace("payload = \"1KiB\"\n", "payload = \"1KiB\"\n[run]\nseries_interval = \"1us\"\nmemory_interval = \"1us\"\n");
-    let name = plan(&folder, &text);
-    let files = |threads: &str| {
-        let out = format!("looked-at-{threads}");
-        let said = fanin(&folder, &["sim", name, "--threads", threads, "--out", &out]);
-        assert!(said.status.success() && !String::from_utf8_lossy(&said.stderr).contains("one core"), "{said:?}");
-        written(&folder.join(out))
-    };
-    let one = files("1");
-    assert!(["series.csv", "links.csv", "memory.csv", "report.html"].iter().all(|name| one.iter().any(|(known, _)| known == name)), "{one:?}");
-    assert_eq!(one, files("2"));
     let lossless = text.replace("routing = ", "lossless = { model = \"output-queued\", input = \"64KiB\" }\nrouting = ");
     let name = plan(&folder, &lossless);
     let said = fanin(&folder, &["sim", name, "--threads", "2"]).stderr;
     assert_eq!(String::from_utf8_lossy(&said), "note: 1 of 1 runs used one core only: lossless links learn at once of credits\n");
     good(&folder, &["sim", name]);
-}
-
-/// The files of a folder by name, without what says how long runs took.
-fn written(folder: &std::path::Path) -> Vec<(String, String)> {
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
-    files.sort();
-    let read = |path: std::path::PathBuf| {
-        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).to_string();
-        (path.file_name().unwrap().to_string_lossy().to_string(), text)
-    };
-    files.into_iter().map(read).collect()
 }
 
 /// Exact under loss, and with an exchange of exponents ahead a little later.

@@ -166,6 +166,36 @@ fn by_cards_of(sets: &[&str]) -> Vec<u64> {
     (0..4).map(|gpu| bytes(&done, &format!("host{gpu}"), &format!("rail{gpu}-leaf0"))).collect()
 }
 
+/// `examples/nvls.toml`, whose table examples/README.md has; `--nocapture` prints it.
+#[test]
+fn a_share_on_each_card_is_faster_than_one_card_and_than_trees_over_rails() {
+    let text = include_str!("../../../examples/nvls.toml");
+    let plan = plan(text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let finished = run::run(&plan, 1, || true).unwrap();
+    let of = |series: &str| {
+        let run = finished.iter().find(|run| run.record.series.as_deref() == Some(series)).unwrap_or_else(|| panic!("{series}"));
+        assert_eq!((run.record.census.as_str(), &run.record.failure), ("exact", &None), "{series}");
+        let up: Vec<u64> = (0..8).map(|gpu| bytes(run, &format!("host{gpu}"), &format!("rail{gpu}"))).collect();
+        (run.record.completion_us.unwrap(), up)
+    };
+    for run in &finished {
+        let series = run.record.series.as_deref().unwrap();
+        let (us, up) = of(series);
+        println!(
+            "{series:<24} {us:>8.1} us, {:>7.2} Gb/s, MiB by each card: {:.2?}",
+            16.0 * 8.388608e3 / us,
+            up.iter().map(|bytes| *bytes as f64 / 1048576.0).collect::<Vec<_>>()
+        );
+    }
+    let us = |series: &str| of(series).0;
+    let (rails, shares, one) = (us("8 trees over rails"), us("NVSwitch, a share a card"), us("NVSwitch, one card"));
+    assert!(one / shares > 4.0 && shares < rails && shares < us("ring"), "{one} {shares} {rails}");
+    // 4,096 frames of 4,153 bytes by one card, and what the first one takes to the root and back.
+    let first_ns = 4.0 * (300.0 + 4_153.0 * 8.0 / 3_600.0) + 2.0 * (500.0 + 4_153.0 * 8.0 / 400.0);
+    let expected_us = (first_ns + 4_095.0 * 4_153.0 * 8.0 / 400.0) / 1e3;
+    assert!((one / expected_us - 1.0).abs() < 0.001, "{one} us, not {expected_us}");
+}
+
 /// All that trees through cards can meet: several rails, leaves, planes and jobs; losses, lossless links, hosts that stall, late packets.
 #[test]
 fn sums_through_cards_are_exact_whatever_happens() {
@@ -199,7 +229,7 @@ fn sums_through_cards_are_exact_whatever_happens() {
         &["network.trimming=hosts", "network.queue=\"8KiB\""],
         &["faults.timed=[{ kind = \"host-stall\", host = \"host5\", from = \"3us\", until = \"30us\" }]"],
         &["jobs.0.noise={ probability = \"20%\", delay = \"2us\" }"],
-        &["network.processor={ cores = 4, packet_time = \"50ns\", rate = \"400Gb/s\" }"],
+        &["network.processor={ cores = 4, packet_time = \"50ns\" }"],
     ];
     for systems in [["tree", "tree"], ["sharp", "sharp"], ["switchml", "panama"], ["panama", "ring"], ["flare", "machines"]] {
         for condition in conditions {

@@ -343,11 +343,7 @@ mod tests {
     /// Three parts see what one sees: four ranks, six links and four switches, more blocks than are kept, more intervals than are kept.
     #[test]
     fn parts_see_together_what_one_sees() {
-        let config = WatchConfig {
-            blocks: Some(BlocksOf { job: 0, operation: 0 }),
-            links: vec![5, 0, 3, 1, 4, 2],
-            intervals_max: Some(4),
-        };
+        let config = WatchConfig { blocks: Some(BlocksOf { job: 0, operation: 0 }), links: vec![5, 0, 3, 1, 4, 2], intervals_max: Some(4) };
         for blocks_max in [7, 100] {
             let part_of = |number: u32| number as usize % 3;
             let mut whole = Watcher { blocks_max, ..Watcher::new(config.clone()) };
@@ -366,7 +362,11 @@ mod tests {
                         watcher.note((time, event), rank, piece, time % 2 == 1);
                     }
                 }
-                let peak = |link: &u32| Peak { bytes: time * 7 % 11 + u64::from(*link), ps: u64::from(*link) + time, sent: time * u64::from(*link) };
+                let peak = |link: &u32| Peak {
+                    bytes: time * 7 % 11 + u64::from(*link),
+                    ps: u64::from(*link) + time,
+                    sent: time * u64::from(*link),
+                };
                 let slots: Vec<u64> = (0..4).map(|switch| 10 * time + switch).collect();
                 for watcher in parts.iter_mut().chain([&mut whole]) {
                     let peaks: Vec<Peak> = watcher.links().iter().map(peak).collect();
