@@ -375,9 +375,9 @@ mod tests {
             }
             let longest: Vec<u64> = parts.iter().flat_map(|part| part.longest_ps().to_vec()).collect();
             let gathered = gather(&whole, parts, 4).unwrap();
-            let mut all = whole.longest_ps().to_vec();
-            let mut of_parts = longest;
-            (all.sort_unstable(), of_parts.sort_unstable());
+            let (mut all, mut of_parts) = (whole.longest_ps().to_vec(), longest);
+            all.sort_unstable();
+            of_parts.sort_unstable();
             assert_eq!(of_parts, all);
             let expected = whole.finish();
             assert_eq!(gathered, expected);
