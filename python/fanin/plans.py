@@ -120,6 +120,7 @@ class Network(_Network, total=False):
     per_machine: int
     machines_per_leaf: int
     cards: Literal["hosts", "machines"]
+    nvls: bool
     planes: int
     intra_rate: Rate
     intra_latency: Time

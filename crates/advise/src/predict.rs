@@ -136,7 +136,7 @@ impl Model<'_> {
     /// The links of a leg with the share of the packets that each carries.
     fn links(&self, leg: &Leg, job: usize) -> Option<Vec<(u32, f64)>> {
         match *leg {
-            Leg::Cable { from, port } => Some(vec![(self.ways.link(from, port)?, 1.0)]),
+            Leg::Cable { from, port } => Some(self.ways.links(from, port)?.into_iter().map(|link| (link, 1.0)).collect()),
             Leg::Routed { from, to, by_first, without_last } => {
                 let mut links = self.ways.of((from, to), (job as u32, job as u16), by_first)?;
                 if without_last {

@@ -199,7 +199,7 @@ fn line(system: System) -> Recipe {
     let mut cables: Vec<WiredCable> = (0..6).map(|host| cable(host, 6 + host / 2)).collect();
     cables.extend([cable(6, 7), cable(7, 8)]);
     let named = |name: &str, count| (0..count).map(|number| format!("{name}{number}")).collect();
-    recipe.network.shape = Shape::Wired(Wiring { hosts: named("h", 6), switches: named("s", 3), cables }.into());
+    recipe.network.shape = Shape::Wired(Wiring { hosts: named("h", 6), switches: named("s", 3), cables, carriers: Vec::new() }.into());
     recipe
 }
 
@@ -252,7 +252,7 @@ fn long_line(system: System, hosts: &[u32]) -> Recipe {
     let mut cables: Vec<WiredCable> = (0..8).map(|host| cable(host, 8 + host / 2)).collect();
     cables.extend([cable(8, 9), cable(9, 10), cable(10, 11)]);
     let named = |name: &str, count| (0..count).map(|number| format!("{name}{number}")).collect();
-    recipe.network.shape = Shape::Wired(Wiring { hosts: named("h", 8), switches: named("s", 4), cables }.into());
+    recipe.network.shape = Shape::Wired(Wiring { hosts: named("h", 8), switches: named("s", 4), cables, carriers: Vec::new() }.into());
     let job = &mut recipe.jobs[0];
     job.hosts = hosts.iter().copied().map(NodeId).collect();
     job.start = vec![Instant::ZERO; hosts.len()];

@@ -204,6 +204,7 @@ fn every_example_can_be_read_and_small_ones_run() {
         ("jobs.toml", 3),
         ("loss.toml", 60),
         ("lossless.toml", 4),
+        ("nvls.toml", 7),
         ("rina.toml", 6),
         ("shapes.toml", 24),
         ("sharp.toml", 6),

@@ -15,6 +15,7 @@ const NETWORKS: &[(&str, &str)] = &[
     ("machines", "shape = \"machines\"\nmachines = 3\nper_machine = 4"),
     ("rails", "shape = \"rail-optimised\"\nmachines = 4\nper_machine = 3\nmachines_per_leaf = 2\nspines = 2"),
     ("rails, of machines' cards", "shape = \"rail-optimised\"\nmachines = 3\nper_machine = 4\ncards = \"machines\""),
+    ("rails, through cards", "shape = \"rail-optimised\"\nmachines = 3\nper_machine = 4\nspines = 2\nnvls = true"),
     ("planes", "shape = \"fat-tree\"\nleaves = 3\nhosts_per_leaf = 4\nspines = 2\nplanes = 2"),
     (
         "lossless",

@@ -10,6 +10,7 @@ use fanin_plan::results::write_json;
 use fanin_plan::run::cores::{Cores, OnCores};
 use fanin_plan::run::view::Looks;
 use fanin_plan::run::{self, Finished};
+use fanin_plan::traced::Wanted;
 use fanin_plan::{Plan, PlanError};
 use fanin_systems::System;
 use sha2::{Digest, Sha256};
@@ -185,6 +186,55 @@ fn jobs_that_share_switches_do_not_depend_on_the_number_of_parts() {
         }
     }
     assert!(in_parts >= 12, "{in_parts} in parts");
+}
+
+/// What runs are looked at for: jobs and memory over time, the network over time, blocks and queues of the first run.
+#[test]
+fn what_is_seen_of_runs_does_not_depend_on_the_number_of_parts() {
+    // What one sees in so many parts, all of it, and whether it was in parts.
+    let seen = |plan: &Plan, parts: usize, wanted: Option<&Wanted>| {
+        let cores = Cores { runs: 1, parts, hosts_min: 0 };
+        let (finished, traced) = run::run_on(plan, cores, Looks { wanted, page: true }, || true).expect("nobody interrupts it");
+        let run = &finished[0];
+        let mut record = run.record.clone();
+        record.wall_s = 0.0;
+        let view = serde_json::to_string(&(&record, &run.links, &run.view)).expect("memory takes all");
+        let mut blocks = Vec::new();
+        traced.iter().for_each(|traced| traced.write(&mut blocks).expect("memory takes all"));
+        let text = format!("{view}\n{:?}\n{:?}\n{}", run.memory, run.series, String::from_utf8_lossy(&blocks));
+        (text, (run.memory.len(), run.series.len(), run.view.network.is_some(), blocks.len()), run.cores.parts.is_some())
+    };
+    let second = "jobs.0.copies=2";
+    let looks = ["run.series_interval=\"1us\"", "run.memory_interval=\"700ns\"", "network.routing=\"adaptive\""];
+    for (system, more) in [
+        ("ring", &[TRAFFIC][..]),
+        ("tree", &[TRAFFIC, "jobs.0.trees=2"]),
+        ("canary", &[TRAFFIC]),
+        ("atp", &[second]),
+        ("a2tp", &[second]),
+        ("switchml", &["faults.links=[{ links = \"all\", loss = 0.004 }]"]),
+        ("sharp", &["run.time_limit=\"12us\""]),
+        ("panama", &["network.ecn=\"8KiB\"", "jobs.0.window=64"]),
+    ] {
+        let routes = ["tree", "switchml", "panama"].contains(&system) && !more.contains(&TRAFFIC);
+        let sets: Vec<&str> = looks.iter().filter(|set| !routes || !set.contains("routing")).chain(more).copied().collect();
+        let plan = plan(system, &sets).unwrap_or_else(|error| panic!("{error}"));
+        let links = ["leaf0-spine0", "spine1-leaf3", "host0-leaf0"].map(String::from);
+        let wanted = Wanted::new(&plan, Some("0:1"), &links).unwrap();
+        for wanted in [None, Some(&wanted)] {
+            let (expected, (memory, series, network, blocks), _) = seen(&plan, 1, wanted);
+            assert!(series > 4 && network == wanted.is_none() && (blocks > 1_000) == wanted.is_some(), "{system}: {series} {blocks}");
+            assert!(memory > 4 || ["ring"].contains(&system), "{system}: {memory}");
+            for parts in [2, 3, 8] {
+                let (found, _, in_parts) = seen(&plan, parts, wanted);
+                let at = found.bytes().zip(expected.bytes()).position(|(a, b)| a != b).unwrap_or(found.len().min(expected.len()));
+                let around =
+                    |text: &str| String::from_utf8_lossy(&text.as_bytes()[at.saturating_sub(200)..(at + 80).min(text.len())]).to_string();
+                assert!(found == expected, "{system} in {parts} parts: {}\n--- was\n{}", around(&found), around(&expected));
+                assert!(in_parts, "{system} in {parts} parts");
+            }
+        }
+    }
 }
 
 /// Processor seconds of this process, user and system.

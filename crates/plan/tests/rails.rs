@@ -85,6 +85,193 @@ fn cards_of_machines_carry_what_has_been_summed_inside() {
     assert_eq!(used, 4, "{:?}", flat.links.iter().filter(|link| &*link.from == "machine0").collect::<Vec<_>>());
 }
 
+/// Two machines of two GPUs whose cards carry what their NVSwitches have summed, below one leaf of each rail.
+const NVLS: &str = r#"
+[network]
+shape = "rail-optimised"
+machines = 2
+per_machine = 2
+spines = 1
+nvls = true
+rate = "100Gb/s"
+intra_rate = "800Gb/s"
+latency = "1us"
+intra_latency = "200ns"
+[[jobs]]
+system = "tree"
+workers = 4
+message = "1KiB"
+"#;
+
+/// A frame of 1024 bytes of payload and 57 of headers: on a link of 100 Gb/s, and of 800 Gb/s, in nanoseconds.
+const FRAME_NS: f64 = 1_081.0 * 8.0 / 100.0;
+const FRAME_INSIDE_NS: f64 = 1_081.0 * 8.0 / 800.0;
+/// The first packet's way: to the NVSwitch, to the GPU that carries, to its rail's leaf; and back.
+const WAY_NS: f64 = 4.0 * (FRAME_INSIDE_NS + 200.0) + 2.0 * (FRAME_NS + 1_000.0);
+
+/// What is computed by hand, to the nanosecond.
+#[track_caller]
+fn takes(text: &str, sets: &[&str], ns: f64) {
+    let us = outcome(text, sets).record.completion_us.unwrap();
+    assert!((us * 1e3 - ns).abs() < 1.0, "{sets:?}: {} ns, not {ns}", us * 1e3);
+}
+
+#[test]
+fn what_an_nvswitch_has_summed_goes_up_by_gpus_in_the_time_that_its_links_take() {
+    takes(NVLS, &[], WAY_NS);
+    for system in ["panama", "switchml"] {
+        takes(NVLS, &[&format!("jobs.0.system={system}")], WAY_NS);
+    }
+    // 64 packets one after the other by one card, or 32 by each of two, to which the NVSwitch hands them in turn.
+    let long = ["jobs.0.message=64KiB", "jobs.0.window=64"];
+    takes(NVLS, &long, WAY_NS + 63.0 * FRAME_NS);
+    takes(NVLS, &[&long[..], &["jobs.0.trees=2"]].concat(), WAY_NS + FRAME_INSIDE_NS + 31.0 * FRAME_NS);
+    // Two leaves of each rail: a spine between them, by two more links each way.
+    takes(NVLS, &["network.machines_per_leaf=1"], WAY_NS + 2.0 * (FRAME_NS + 1_000.0));
+    // One machine needs no card: to its NVSwitch and back.
+    takes(NVLS, &["jobs.0.placement=[0, 1]", "jobs.0.workers=2"], 2.0 * (FRAME_INSIDE_NS + 200.0));
+}
+
+#[test]
+fn one_share_of_each_machine_goes_up() {
+    let vector = 64 << 10;
+    let sets = ["network.nvls=true", "jobs.0.collective=all-reduce", "jobs.0.placement=[0, 1, 2, 3, 4, 5, 6, 7]"];
+    let by_cards = |sets: &[&str]| -> Vec<u64> {
+        let done = outcome(RAILS, sets);
+        assert!((0..4).all(|gpu| bytes(&done, &format!("host{gpu}"), "machine0") > vector));
+        (0..4).map(|gpu| bytes(&done, &format!("host{gpu}"), &format!("rail{gpu}-leaf0"))).collect()
+    };
+    for system in ["tree", "panama", "sharp", "switchml"] {
+        let system = format!("jobs.0.system={system}");
+        let up = by_cards(&[&[system.as_str()], &sets[..]].concat());
+        let used: Vec<u64> = up.iter().copied().filter(|bytes| *bytes > vector).collect();
+        assert!(used.len() == 1 && used[0] < 5 * vector / 4 && up.iter().sum::<u64>() == used[0], "{system}: {up:?}");
+    }
+    // A share by each rail, as NCCL's trees above NVLS have it.
+    let up = by_cards(&[&["jobs.0.system=tree", "jobs.0.trees=4"], &sets[..]].concat());
+    assert!(up.iter().all(|bytes| (vector / 4..vector / 3).contains(bytes)), "{up:?}");
+    // Only GPUs of the job carry: 1 and 2 of both machines.
+    let some = by_cards_of(&[
+        "network.nvls=true",
+        "jobs.0.system=tree",
+        "jobs.0.collective=all-reduce",
+        "jobs.0.trees=4",
+        "jobs.0.placement=[1, 2, 5, 6]",
+    ]);
+    assert!(some[0] == 0 && some[3] == 0 && some[1].abs_diff(some[2]) < vector / 8, "{some:?}");
+}
+
+fn by_cards_of(sets: &[&str]) -> Vec<u64> {
+    let done = outcome(RAILS, sets);
+    (0..4).map(|gpu| bytes(&done, &format!("host{gpu}"), &format!("rail{gpu}-leaf0"))).collect()
+}
+
+/// `examples/nvls.toml`, whose table examples/README.md has; `--nocapture` prints it.
+#[test]
+fn a_share_on_each_card_is_faster_than_one_card_and_than_trees_over_rails() {
+    let text = include_str!("../../../examples/nvls.toml");
+    let plan = plan(text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let finished = run::run(&plan, 1, || true).unwrap();
+    let of = |series: &str| {
+        let run = finished.iter().find(|run| run.record.series.as_deref() == Some(series)).unwrap_or_else(|| panic!("{series}"));
+        assert_eq!((run.record.census.as_str(), &run.record.failure), ("exact", &None), "{series}");
+        let up: Vec<u64> = (0..8).map(|gpu| bytes(run, &format!("host{gpu}"), &format!("rail{gpu}"))).collect();
+        (run.record.completion_us.unwrap(), up)
+    };
+    for run in &finished {
+        let series = run.record.series.as_deref().unwrap();
+        let (us, up) = of(series);
+        println!(
+            "{series:<24} {us:>8.1} us, {:>7.2} Gb/s, MiB by each card: {:.2?}",
+            16.0 * 8.388608e3 / us,
+            up.iter().map(|bytes| *bytes as f64 / 1048576.0).collect::<Vec<_>>()
+        );
+    }
+    let us = |series: &str| of(series).0;
+    let (rails, shares, one) = (us("8 trees over rails"), us("NVSwitch, a share a card"), us("NVSwitch, one card"));
+    assert!(one / shares > 4.0 && shares < rails && shares < us("ring"), "{one} {shares} {rails}");
+    // 4,096 frames of 4,153 bytes by one card, and what the first one takes to the root and back.
+    let first_ns = 4.0 * (300.0 + 4_153.0 * 8.0 / 3_600.0) + 2.0 * (500.0 + 4_153.0 * 8.0 / 400.0);
+    let expected_us = (first_ns + 4_095.0 * 4_153.0 * 8.0 / 400.0) / 1e3;
+    assert!((one / expected_us - 1.0).abs() < 0.001, "{one} us, not {expected_us}");
+}
+
+/// All that trees through cards can meet: several rails, leaves, planes and jobs; losses, lossless links, hosts that stall, late packets.
+#[test]
+fn sums_through_cards_are_exact_whatever_happens() {
+    const TWO: &str = r#"
+        [[jobs]]
+        system = "tree"
+        trees = 4
+        placement = [0, 2, 3, 5, 7, 10, 11]
+        jobs_per_host = 2
+        message = "96KiB"
+        window = 32
+        rto_initial = "100us"
+        rto_min = "20us"
+        [[jobs]]
+        system = "tree"
+        placement = [1, 4, 6, 8, 9, 10, 5, 0, 3]
+        jobs_per_host = 2
+        message = "64KiB"
+        rto_initial = "100us"
+        rto_min = "20us"
+    "#;
+    let text = RAILS.split("[[jobs]]").next().unwrap().to_string() + TWO;
+    let conditions: [&[&str]; 11] = [
+        &[],
+        &["network.planes=2"],
+        &["network.machines_per_leaf=1", "network.parallel_links=2"],
+        &["faults.links=[{ links = \"all\", loss = 0.01, duplication = 0.01, reordering = 0.01, delay = \"5us\" }]"],
+        &["network.lossless={ model = \"output-queued\", input = \"16KiB\" }"],
+        &["network.lossless={ model = \"input-queued\", input = \"16KiB\" }"],
+        &["network.queue=\"8KiB\"", "network.ecn=\"4KiB\""],
+        &["network.trimming=hosts", "network.queue=\"8KiB\""],
+        &["faults.timed=[{ kind = \"host-stall\", host = \"host5\", from = \"3us\", until = \"30us\" }]"],
+        &["jobs.0.noise={ probability = \"20%\", delay = \"2us\" }"],
+        &["network.processor={ cores = 4, packet_time = \"50ns\" }"],
+    ];
+    for systems in [["tree", "tree"], ["sharp", "sharp"], ["switchml", "panama"], ["panama", "ring"], ["flare", "machines"]] {
+        for condition in conditions {
+            let mut sets = vec!["network.nvls=true".to_string()];
+            for (index, system) in systems.iter().enumerate() {
+                sets.push(format!("jobs.{index}.system={system}"));
+            }
+            let mut text = text.clone();
+            if systems[0] != "tree" {
+                text = text.replace("trees = 4\n", "");
+            }
+            sets.extend(condition.iter().map(ToString::to_string));
+            outcome(&text, &sets.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_go_through_cards_is_refused_by_name() {
+    let base = ["network.nvls=true", "jobs.0.placement=[0, 1, 4, 5]", "jobs.0.collective=all-reduce"];
+    for system in ["canary", "atp", "a2tp", "netreduce", "rina"] {
+        let words = refused(RAILS, &[&base[..], &[&format!("jobs.0.system={system}")]].concat());
+        let expected = format!("jobs[0].system = \"{system}\": expected one whose trees go through cards, tree, ");
+        assert!(words.contains(&expected) && words.ends_with("machines' switches sum here (nvls)"), "{words}");
+    }
+    for (sets, expected) in [
+        (&["network.cards=machines", "network.nvls=false"][..], "network.nvls = false: expected true: with cards = \"machines\""),
+        (&["network.aggregating=[\"machine0\"]"], "network.aggregating = [\"machine0\"]: expected no such list with nvls"),
+        (&["network.trimming=all"], "network.trimming = \"all\": expected \"hosts\" with nvls"),
+        (&["network.nvls=1"], "network.nvls = 1: expected"),
+        (&["jobs.0.system=machines", "jobs.0.algorithm=parallel-netreduce"], "jobs[0].system = \"machines\": expected one whose trees"),
+        (&["jobs.0.placement=[0, 1, 6]", "network.machines_per_leaf=3", "network.planes=1"], "spine"),
+    ] {
+        let words = plan(RAILS, &[&base[..], &["jobs.0.system=tree"], sets].concat()).map(drop);
+        match words {
+            Err(error) => assert!(error.to_string().contains(expected), "{error}"),
+            // Machines that have no rail in common are joined by the spines.
+            Ok(()) => assert_eq!(expected, "spine"),
+        }
+    }
+}
+
 #[test]
 fn planes_are_not_joined_and_hosts_use_all_of_them() {
     const PLANES: &str = r#"
@@ -196,6 +383,14 @@ fn a_domain_of_72_sums_inside() {
     let all: u64 = out.iter().sum();
     assert!(all > vector && all < 5 * vector / 4, "{all}");
     assert!(out.iter().filter(|bytes| **bytes > 0).count() > 36, "{out:?}");
+    // The same where each GPU has its card to itself: it carries its share of the sum.
+    let done = outcome(NVL, &["network.cards=hosts", "network.spines=1"]);
+    let out: Vec<u64> = (0..72).map(|gpu| bytes(&done, &format!("host{gpu}"), &format!("rail{gpu}"))).collect();
+    let share = vector / 72;
+    assert!(out.iter().all(|bytes| (share / 2..2 * share).contains(bytes)), "{out:?}");
+    // Unless the plan says that its NVSwitch does not sum.
+    let done = outcome(NVL, &["network.cards=hosts", "network.spines=1", "network.nvls=false", "jobs.0.trees=1"]);
+    assert!((0..72).all(|gpu| bytes(&done, &format!("host{gpu}"), &format!("rail{gpu}")) > vector));
 }
 
 #[test]

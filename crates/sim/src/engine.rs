@@ -1,6 +1,7 @@
 //! The event loop: one event at a time, in the order of (time, id).
 
 pub(crate) mod adding;
+mod carrying;
 mod connections;
 mod failures;
 mod flows;
@@ -340,7 +341,7 @@ where
         }
         let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
         self.net.packet_hops += 1;
-        if flags & (link_flags::FAULTY | link_flags::COUNTED | link_flags::ADDED | link_flags::HANDLED) != 0 {
+        if flags & (link_flags::FAULTY | link_flags::COUNTED | link_flags::ADDED | link_flags::HANDLED | link_flags::CARRIES) != 0 {
             self.arrive_by_special_link(number, place);
         } else if let Some(role) = self.arrive(to, port, flags, arrived) {
             self.hand_over(to, port, role, arrived);
@@ -362,7 +363,7 @@ where
         let head = self.net.packets.get(place);
         if link.has(link_flags::COUNTED)
             && link.has(link_flags::TO_HOST)
-            && !head.has(flags::BACKGROUND | flags::TRIMMED)
+            && !head.has(flags::BACKGROUND | flags::TRIMMED | flags::CARRIED)
             && let Some(recorder) = &mut self.net.series
         {
             recorder.count_packet(head.job, head.has(flags::ECN));
@@ -405,6 +406,9 @@ where
     /// The same at another time than the link's.
     fn arrive_apart(&mut self, to: u32, port: PortId, link_flags: u16, place: u32) {
         let arrived = self.net.packets.arrived(place);
+        if arrived.label.has(flags::CARRIED) {
+            return self.arrive_carried(to, port, arrived);
+        }
         if let Some(role) = self.arrive(to, port, link_flags, arrived) {
             self.hand_over(to, port, role, arrived);
         }

@@ -68,8 +68,9 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
     #[cold]
     #[inline(never)]
     fn note_block(&mut self, piece: Piece, is_result: bool) {
+        let event = self.net.outbox.as_ref().map_or(self.net.event, |outbox| outbox.in_whole(self.net.event));
         if let Some(watcher) = &mut self.net.watcher {
-            watcher.note(self.net.now, self.post.rank, piece, is_result);
+            watcher.note((self.net.now, event), self.post.rank, piece, is_result);
         }
     }
 
@@ -115,8 +116,7 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
     fn send_by_port(&mut self, port: PortId, mut packet: Packet<H, P::Owned>) {
         packet.head.flags |= flags::NEIGHBOUR;
         if port.0 >= self.post.ports {
-            let place = self.net.packets.add(packet);
-            return self.net.drop_packet(place, DropReason::NoRoute);
+            return self.net.send_through(self.post.at, port, self.post.ports, packet);
         }
         let link = self.post.first_link + u32::from(port.0);
         packet.head.destination = self.net.links[link as usize].to;

@@ -36,6 +36,8 @@ pub(crate) mod link_flags {
     pub const HANDLED: u16 = 1024;
     /// It leads to another part of the network; see `parts`.
     pub const CUT: u16 = 2048;
+    /// A host is at one end that hands on what switches of trees have for each other; see `engine::carrying`.
+    pub const CARRIES: u16 = 4096;
 }
 
 /// No time.

@@ -277,6 +277,22 @@ impl MemorySampler {
         self.next_ps = self.samples.last().map_or(0, |last| last.at.as_ps().saturating_add(self.interval_ps));
     }
 
+    /// What parts of a network have found, put together: each when it has ended, with its own switches.
+    pub fn gather(parts: impl Iterator<Item = Vec<MemorySample>>) -> Self {
+        let mut samples: Vec<MemorySample> = Vec::new();
+        for part in parts {
+            if samples.is_empty() {
+                samples = part;
+                continue;
+            }
+            for (sample, other) in samples.iter_mut().zip(part) {
+                sample.bytes_max = sample.bytes_max.max(other.bytes_max);
+                sample.bytes_total += other.bytes_total;
+            }
+        }
+        MemorySampler { samples, ..MemorySampler::OFF }
+    }
+
     pub fn finish(mut self, end_ps: u64, slots: &[SlotResult]) -> Vec<MemorySample> {
         if self.next_ps <= end_ps {
             self.sample(end_ps, slots);

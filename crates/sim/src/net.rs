@@ -276,13 +276,14 @@ impl<H: Wire, O: Clone> Net<H, O> {
     fn watch(&mut self, switch: usize, job: u16, bytes: u32, taken: bool) {
         if let Some(outbox) = &mut self.outbox {
             let here = self.held[switch * self.job_slots.len() + usize::from(job)];
-            return outbox.note_memory((self.now, self.event), job, bytes, taken, here);
+            outbox.note_memory((self.now, self.event), job, bytes, taken, here);
         }
         if self.now >= self.memory.next_ps {
             self.memory.sample(self.now, &self.slots);
         }
         match &mut self.series {
-            None => self.watch_ps = self.memory.next_ps,
+            // A part notes every change.
+            None => self.watch_ps = if self.outbox.is_some() { 0 } else { self.memory.next_ps },
             Some(recorder) if taken => recorder.take(switch, job, bytes, self.now),
             Some(recorder) => recorder.free(switch, job, bytes, self.now),
         }
@@ -594,6 +595,7 @@ fn links(topology: &Topology, channels: &Channels, network: &NetworkConfig) -> V
             (link_flags::FROM_HOST, from_host),
             (link_flags::TO_HOST, map.is_host(cable.to)),
             (link_flags::LOSSLESS, kind.is_some()),
+            (link_flags::CARRIES, map.has_carriers() && (from_host || map.is_host(cable.to))),
             (link_flags::BY_INPUT, !from_host && kind == Some(SwitchModel::InputQueued)),
             (link_flags::SHARED, channels.of_cable(channels.cable(number)).count() > 1),
         ] {

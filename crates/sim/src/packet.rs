@@ -86,6 +86,8 @@ pub(crate) mod flags {
     pub const TRIMMED: u8 = 32;
     /// That is on its way back to who made the packet.
     pub const RETURNS: u8 = 64;
+    /// For a neighbour that a host hands it on to; its label for hashing, which it needs for nothing else, is the number of its way.
+    pub const CARRIED: u8 = 128;
 }
 
 /// Roles of source and destination in one byte.

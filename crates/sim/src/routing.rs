@@ -410,7 +410,7 @@ mod tests {
         let wire = |a, b, cost| WiredCable { a, b, speed, cost };
         let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let cables = vec![wire(0, 3, 1), wire(0, 4, 1), wire(1, 3, 1), wire(1, 4, 1), wire(2, 4, 1), wire(3, 5, 1), wire(4, 5, 1)];
-        let wiring = Wiring { hosts: names(&["x", "y", "z"]), switches: names(&["a", "b", "s"]), cables };
+        let wiring = Wiring { hosts: names(&["x", "y", "z"]), switches: names(&["a", "b", "s"]), cables, carriers: Vec::new() };
         Topology::new(&Shape::Wired(wiring.into())).unwrap()
     }
 

@@ -38,6 +38,55 @@ pub struct SeriesRow {
 /// Number of gauges.
 pub const GAUGES: usize = Gauge::ALL.len();
 
+/// The sum of a gauge over nodes, the same whatever the order in which they are asked: in units of 2^-60, of which all but tiny values have a whole
+/// number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sum {
+    units: i128,
+    count: u32,
+}
+
+impl Sum {
+    const UNITS: f64 = (1u64 << 60) as f64;
+
+    /// One more node's.
+    pub fn add(&mut self, value: f64) {
+        self.units = self.units.saturating_add((value * Self::UNITS) as i128);
+        self.count += 1;
+    }
+
+    fn add_sum(&mut self, other: Sum) {
+        self.units = self.units.saturating_add(other.units);
+        self.count += other.count;
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.count > 0).then(|| self.units as f64 / Self::UNITS / f64::from(self.count))
+    }
+}
+
+/// What nodes of a job say of gauges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Said {
+    pub by_workers: [Sum; GAUGES],
+    pub by_others: [Sum; GAUGES],
+    /// Some worker is not through: what is left in the nodes of a job that is says nothing.
+    pub runs: bool,
+}
+
+impl Said {
+    fn add(&mut self, other: &Said) {
+        self.by_workers.iter_mut().zip(&other.by_workers).for_each(|(to, from)| to.add_sum(*from));
+        self.by_others.iter_mut().zip(&other.by_others).for_each(|(to, from)| to.add_sum(*from));
+        self.runs |= other.runs;
+    }
+
+    fn means(&self) -> [Option<f64>; GAUGES] {
+        let mean = |index: usize| self.by_workers[index].mean().or_else(|| self.by_others[index].mean());
+        std::array::from_fn(|index| mean(index).filter(|_| self.runs))
+    }
+}
+
 /// One job up to a time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Totals {
@@ -49,7 +98,19 @@ pub(crate) struct Totals {
     /// Slots in use, integrated over time.
     pub slot_ps: u128,
     pub byte_ps: u128,
-    pub gauges: [Option<f64>; GAUGES],
+    pub said: Said,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Totals) {
+        self.bytes += other.bytes;
+        self.packets += other.packets;
+        self.marked += other.marked;
+        self.collisions += other.collisions;
+        self.slot_ps += other.slot_ps;
+        self.byte_ps += other.byte_ps;
+        self.said.add(&other.said);
+    }
 }
 
 /// Memory of a switch that a job has in use.
@@ -173,6 +234,13 @@ impl Recorder {
         self.next_ps = self.times[self.times.len() - 1].saturating_add(self.interval_ps);
     }
 
+    /// Adds what another part of the network has counted. False where it has not done so at the same times.
+    #[must_use]
+    pub fn add(&mut self, other: &Recorder) -> bool {
+        self.totals.iter_mut().zip(&other.totals).for_each(|(to, from)| to.add(from));
+        self.times == other.times
+    }
+
     /// All intervals, in the order of time and job; `workers` has the number of workers of each job.
     pub fn rows(self, workers: &[usize]) -> Vec<SeriesRow> {
         let mut rows = Vec::with_capacity(self.totals.len());
@@ -195,7 +263,7 @@ impl Recorder {
                     collisions: now.collisions - then.collisions,
                     slots: (now.slot_ps - then.slot_ps) as f64 / span_ps as f64,
                     slot_bytes: (now.byte_ps - then.byte_ps) as f64 / span_ps as f64,
-                    gauges: now.gauges,
+                    gauges: now.said.means(),
                 });
             }
             before_ps = *at_ps;
@@ -250,5 +318,52 @@ mod tests {
         let bytes: f64 = rows.iter().map(|row| row.goodput_gbps * row.span.as_ps() as f64 / 8e3).sum();
         assert!((bytes - now as f64).abs() < 1e-6 * bytes, "{bytes} {now}");
         assert!(rows.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    }
+
+    #[test]
+    fn means_are_the_same_in_whatever_order_and_those_of_whole_numbers_exact() {
+        let values = [0.1, 1e9 + 0.3, 7.0, 1e-3, 123_456.789];
+        let sum = |order: &mut dyn Iterator<Item = &f64>| {
+            let mut sum = Sum::default();
+            order.for_each(|value| sum.add(*value));
+            sum
+        };
+        let (there, back) = (sum(&mut values.iter()), sum(&mut values.iter().rev()));
+        assert_eq!((there.mean(), there.count), (back.mean(), 5));
+        let near = values.iter().sum::<f64>() / 5.0;
+        assert!((there.mean().unwrap() / near - 1.0).abs() < 1e-15);
+        assert_eq!(sum(&mut [3.0, 4.0].iter()).mean(), Some(3.5));
+        assert_eq!(Sum::default().mean(), None);
+    }
+
+    /// Two parts of a run, each with a worker of job 0 and a switch.
+    #[test]
+    fn parts_count_together_what_one_counts() {
+        let mut recorders = [2, 2, 2].map(|switches| Recorder::new(Duration::from_ps(1_000), 2, switches));
+        for (number, at_ps) in [(0u64, 1_000), (1, 2_000), (2, 3_000)] {
+            let said = |value: f64, runs: bool| {
+                let mut said = Said { runs, ..Said::default() };
+                said.by_workers[0].add(value);
+                said
+            };
+            let of_parts = [said(0.1 + number as f64, number < 2), said(0.7, number < 1)];
+            let mut both = of_parts[0];
+            both.add(&of_parts[1]);
+            for (place, recorder) in recorders.iter_mut().enumerate() {
+                let holds = |part: usize| place == part || place == 2;
+                for part in (0..2).filter(|part| holds(*part)) {
+                    recorder.take(part, 0, 100 + part as u32, at_ps - 300);
+                    recorder.count_packet(part as u16, part == 0);
+                }
+                let said = if place == 2 { both } else { of_parts[place] };
+                let bytes = if place == 2 { 30 } else { 10 * (1 + place as u64) } * (number + 1);
+                recorder.sample(at_ps, vec![Totals { bytes, said, ..Totals::default() }, Totals::default()]);
+            }
+        }
+        let [mut first, second, whole] = recorders;
+        assert!(first.add(&second));
+        let (rows, expected) = (first.rows(&[2, 1]), whole.rows(&[2, 1]));
+        assert_eq!(rows, expected);
+        assert_eq!(rows.iter().map(|row| row.gauges[0].is_some()).collect::<Vec<_>>(), [true, false, true, false, false, false]);
     }
 }

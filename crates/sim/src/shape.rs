@@ -1,6 +1,6 @@
 //! The shapes of networks, by their numbers, and networks that are listed cable by cable.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::setup::{LinkSpeed, SetupError};
@@ -71,6 +71,17 @@ pub struct Wiring {
     pub switches: Vec<String>,
     /// Cables, in the order in which nodes count their ports.
     pub cables: Vec<WiredCable>,
+    /// Hosts that join two switches for trees; each has a cable to both.
+    pub carriers: Vec<WiredCarrier>,
+}
+
+/// A host that hands on what trees' switches have for each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WiredCarrier {
+    /// The host.
+    pub host: u32,
+    /// The two switches.
+    pub joins: [u32; 2],
 }
 
 /// A cable between two nodes: hosts are counted from 0, switches follow them.
@@ -194,13 +205,18 @@ impl Wiring {
         names.map(String::as_str)
     }
 
-    /// By switch: how many cables it is away from the nearest host; 1 for one that none can reach.
+    /// By switch: how many cables it is away from the nearest host; 1 for one that none can reach. Where hosts join switches for trees, as far as
+    /// trees are concerned: only a host's first cable leads to it.
     pub(crate) fn levels(&self) -> Vec<u8> {
         let (hosts, nodes) = (self.hosts.len(), self.hosts.len() + self.switches.len());
         let mut next = vec![Vec::new(); nodes];
-        for cable in &self.cables {
-            next[cable.a as usize].push(cable.b);
-            next[cable.b as usize].push(cable.a);
+        let joined = self.carriers.iter().map(|carrier| carrier.joins);
+        for [a, b] in self.cables.iter().map(|cable| [cable.a, cable.b]).chain(joined) {
+            let is_further = |host: u32| (host as usize) < hosts && !next[host as usize].is_empty();
+            if self.carriers.is_empty() || !is_further(a) && !is_further(b) {
+                next[a as usize].push(b);
+                next[b as usize].push(a);
+            }
         }
         let mut levels = vec![None; nodes];
         let mut frontier: VecDeque<u32> = (0..hosts as u32).collect();
@@ -248,6 +264,22 @@ impl Wiring {
             }
             if count > PORTS_MAX {
                 return wrong(format!("{count} at {name}"), "at most 60000 ports on a switch");
+            }
+        }
+        self.check_carriers()
+    }
+
+    fn check_carriers(&self) -> Result<(), SetupError> {
+        if self.carriers.is_empty() {
+            return Ok(());
+        }
+        let hosts = self.hosts.len() as u32;
+        let joined: BTreeSet<(u32, u32)> = self.cables.iter().map(|cable| (cable.a.min(cable.b), cable.a.max(cable.b))).collect();
+        for &WiredCarrier { host, joins } in &self.carriers {
+            let is_next_to = |switch: u32| switch >= hosts && joined.contains(&(host, switch));
+            if host >= hosts || joins[0] == joins[1] || !joins.into_iter().all(is_next_to) {
+                let value = format!("{host} between {} and {}", joins[0], joins[1]);
+                return Err(SetupError::new("network.carriers", value, "a host with a cable to each of two switches"));
             }
         }
         Ok(())

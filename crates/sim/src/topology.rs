@@ -1,5 +1,6 @@
 //! Hosts, switches and cables as directed links.
 
+mod carrying;
 mod plans;
 
 use std::cmp::Reverse;
@@ -11,6 +12,7 @@ use fanin_core::{NetworkMap, NodeId, PortId};
 use crate::routing::levels::Levels;
 use crate::setup::{LinkSpeed, SetupError};
 use crate::shape::Shape;
+pub(crate) use carrying::Carrying;
 use plans::Plan;
 
 /// One direction of a cable.
@@ -41,6 +43,8 @@ pub struct Topology {
     numbers: Vec<u32>,
     /// By node: its first link; one more at the end.
     first: Vec<u32>,
+    /// What hosts hand on between switches of trees.
+    pub(crate) carrying: Carrying,
     /// What computes ways, where the network is a fat tree.
     pub(crate) levels: Option<Levels>,
     /// Names of hosts where they have names of their own.
@@ -99,7 +103,8 @@ impl Topology {
         first.push(links.len() as u32);
         links.shrink_to_fit();
         let numbers = (0..links.len() as u32).collect();
-        Topology { map, links, numbers, first, levels: None, host_names, switch_names }
+        let carrying = Carrying::new(&map, &first);
+        Topology { map, links, numbers, first, carrying, levels: None, host_names, switch_names }
     }
 
     /// Whether it is a fat tree: the same seen from each leaf.
@@ -111,6 +116,12 @@ impl Topology {
     #[inline]
     pub fn link_out(&self, node: NodeId, port: PortId) -> Option<u32> {
         self.links_out(node).get(port.index()).copied()
+    }
+
+    /// Numbers of the links by which a node reaches what is at a port, as trees number them: one, or two where a host hands on what it sends.
+    pub fn links_in_trees(&self, node: NodeId, port: PortId) -> Option<Vec<u32>> {
+        let carried = || self.carrying.by_port(node.0, port, self.links_out(node).len() as u16);
+        self.link_out(node, port).map(|link| vec![link]).or_else(|| carried().map(|(_, way)| way.links.to_vec()))
     }
 
     /// Numbers of all links that leave `node`, by port; they follow each other.
@@ -281,6 +292,7 @@ mod tests {
                 wire(2, 3, 100, 1),
                 wire(3, 4, 100, 1),
             ],
+            carriers: Vec::new(),
         };
         let topology = Topology::new(&Shape::Wired(wiring.clone().into())).unwrap();
         assert_eq!(topology.node_named("gpu-b"), Some(NodeId(1)));

@@ -31,9 +31,9 @@ impl<'a> Ways<'a> {
         Ways { topology, routes: Routes::new(topology), state, balancer }
     }
 
-    /// The link that leaves by a port.
-    pub fn link(&self, node: NodeId, port: PortId) -> Option<u32> {
-        self.topology.link_out(node, port)
+    /// The links by which a node reaches what is at a port, as trees number them.
+    pub fn links(&self, node: NodeId, port: PortId) -> Option<Vec<u32>> {
+        self.topology.links_in_trees(node, port)
     }
 
     /// The links from one node to another, in the order of the way, each with the share of the flow that it carries. Empty where both are the

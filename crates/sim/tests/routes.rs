@@ -88,7 +88,7 @@ fn lopsided() -> Shape {
         cables.push(WiredCable { a: leaves[leaf], b: spines[spine], speed: speed(gbps), cost: 1 });
     }
     let named = |name: &str, count: u32| (0..count).map(|number| format!("{name}{number}")).collect();
-    Shape::Wired(Wiring { hosts: named("h", 32), switches: named("s", 4), cables }.into())
+    Shape::Wired(Wiring { hosts: named("h", 32), switches: named("s", 4), cables, carriers: Vec::new() }.into())
 }
 
 /// CONGA (Alizadeh et al., SIGCOMM 2014, 2.4): where ways differ behind the next switch, equal parts overload the narrow one.

@@ -17,6 +17,9 @@ pub fn shared<P: Payload + ?Sized>(
     specs: &[JobSpec<'_, P::Op>],
     map: &NetworkMap,
 ) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+    for (index, spec) in specs.iter().enumerate() {
+        check_carriers(spec, map).map_err(|error| (index, error))?;
+    }
     let nodes = System::shared(specs, map)?;
     for (index, spec) in specs.iter().enumerate() {
         let at = nodes.iter().filter(|node| node.jobs.contains(&spec.id)).map(|node| node.placed.at);
@@ -42,6 +45,7 @@ impl<P: Payload + ?Sized> AnyNode<P> {
 /// [`BuildError`] names the field that contradicts the network or another field.
 pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     check(spec, map)?;
+    check_carriers(spec, map)?;
     check_operator::<P>(&spec.system, &spec.op)?;
     let nodes = spec.system.nodes(spec, map)?;
     only_where_sums_are_made(spec, map, nodes.others.iter().map(|placed| placed.at))?;
@@ -70,6 +74,19 @@ fn only_where_sums_are_made<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, mut at
             Err(BuildError::new("system", spec.system.name(), expected))
         }
     }
+}
+
+/// Where hosts join switches, packets that are summed have no other way between these.
+fn check_carriers<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError> {
+    let facts = spec.system.facts();
+    if !map.has_carriers() || facts.is_carried() || !facts.sums_at_switches() {
+        return Ok(());
+    }
+    let trees = System::names_of("or", |system| system.facts().is_carried());
+    let hosts = System::names_of("or", |system| !system.facts().sums_at_switches());
+    let expected =
+        format!("one whose trees go through cards, {trees}, or that hosts do alone, {hosts}: machines' switches sum here (nvls)");
+    Err(BuildError::new("system", spec.system.name(), expected))
 }
 
 fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError> {

@@ -102,6 +102,11 @@ pub trait Facts: Debug {
         true
     }
 
+    /// Whether its trees may have hosts between their switches, which hand on: nothing of it but a ring of hosts needs ways.
+    fn is_carried(&self) -> bool {
+        false
+    }
+
     /// How many trees pass switches for each worker; `None` where all switches have something of the job.
     fn trees(&self) -> Option<u32> {
         Some(1)

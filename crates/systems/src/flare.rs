@@ -118,6 +118,10 @@ const TABLE_BYTES: u32 = 1_024;
 const SLOTS_MAX: u32 = RANGE_MAX;
 
 impl Facts for FlareParameters {
+    fn is_carried(&self) -> bool {
+        true
+    }
+
     fn divides(&self) -> bool {
         false
     }

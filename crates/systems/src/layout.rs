@@ -1,5 +1,7 @@
 //! Where a job's trees and rings lie in a network.
 
+use std::collections::BTreeSet;
+
 use fanin_core::hash::derive;
 use fanin_core::map::Neighbour;
 use fanin_core::{NetworkMap, NodeId, PortId, Rank, Suspect};
@@ -67,16 +69,17 @@ impl<'a> Members<'a> {
 }
 
 /// Roots of `count` trees (baselines 5): the switch itself where all hosts hang on one; else different switches of the top level, drawn
-/// at random, beginning anew when there are more trees than switches. Of a network in several planes, those that the hosts have a path to.
+/// at random, beginning anew when there are more trees than switches. Of a network in several planes, those that the hosts have a path to. Where
+/// hosts join switches for trees, the switches that are nearest to the farthest of the hosts' own ones.
 ///
 /// # Errors
-/// [`BuildError`] where a host has no cable.
+/// [`BuildError`] where a host has no cable, or no switch is above all hosts.
 pub fn random_roots(map: &NetworkMap, hosts: &[NodeId], count: u32, seed: u64) -> Result<Vec<NodeId>, BuildError> {
     let leaves = leaves_of(map, hosts)?;
     if leaves.len() == 1 {
         return Ok(vec![leaves[0]; count as usize]);
     }
-    let mut tops = tops(map, leaves[0], |_| true);
+    let mut tops = if map.has_carriers() { nearest(map, hosts, &leaves)? } else { tops(map, leaves[0], |_| true) };
     for last in (1..tops.len()).rev() {
         tops.swap(last, (derive(seed, last as u64) % (last as u64 + 1)) as usize);
     }
@@ -91,12 +94,38 @@ pub(crate) fn tops(map: &NetworkMap, leaf: NodeId, allowed: impl Fn(NodeId) -> b
     all.into_iter().filter(|switch| Some(map.level(*switch)) == top).collect()
 }
 
-/// The tree of shortest paths from the hosts' switches to `root`. Where a switch has several, parallel cables among them, `seed` decides.
+/// Distances as trees have them: hosts carry that take part.
+fn distances(map: &NetworkMap, hosts: &[NodeId], from: NodeId) -> Vec<u32> {
+    if !map.has_carriers() {
+        return map.distances(from);
+    }
+    let mut takes_part = vec![false; map.hosts() as usize];
+    hosts.iter().for_each(|host| takes_part[host.index()] = true);
+    map.distances_in_trees(from, |host| takes_part[host.index()])
+}
+
+/// The switches that are nearest to the farthest of these leaves, by way of the hosts that take part.
+fn nearest(map: &NetworkMap, hosts: &[NodeId], leaves: &[NodeId]) -> Result<Vec<NodeId>, BuildError> {
+    let mut farthest = vec![0; map.nodes() as usize];
+    for leaf in leaves {
+        let distance = distances(map, hosts, *leaf);
+        map.switches().for_each(|switch| farthest[switch.index()] = distance[switch.index()].max(farthest[switch.index()]));
+    }
+    let least = map.switches().map(|switch| farthest[switch.index()]).min();
+    match least.filter(|least| *least != u32::MAX) {
+        Some(least) => Ok(map.switches().filter(|switch| farthest[switch.index()] == least).collect()),
+        None => Err(BuildError::new("hosts", hosts[0], "hosts whose machines have a switch in common that their cards lead to")),
+    }
+}
+
+/// The tree of shortest paths from the hosts' switches to `root`. Where a switch has several, parallel cables among them, `seed` decides: of
+/// those by hosts that carry, on all switches alike, so that a tree stays on its rail, and trees whose seeds follow each other have different ones.
 ///
 /// # Errors
 /// [`BuildError`] where a host has no cable or no path to the root.
 pub fn tree(map: &NetworkMap, hosts: &[NodeId], root: NodeId, seed: u64) -> Result<TreeLayout, BuildError> {
-    let distance = map.distances(root);
+    let distance = distances(map, hosts, root);
+    let carriers: BTreeSet<NodeId> = if map.has_carriers() { hosts.iter().copied().collect() } else { BTreeSet::new() };
     let mut places: Vec<Option<TreePlace>> = vec![None; map.nodes() as usize];
     for &host in hosts {
         let leaf = leaf_of(map, host)?;
@@ -110,7 +139,7 @@ pub fn tree(map: &NetworkMap, hosts: &[NodeId], root: NodeId, seed: u64) -> Resu
         if switch == root || places[switch.index()].is_none() {
             continue;
         }
-        let uplink = uplink(map, switch, &distance, seed);
+        let uplink = uplink(map, switch, &distance, &carriers, seed);
         places[switch.index()].as_mut().expect("it has children").parent = Some(uplink.port);
         places[uplink.node.index()].get_or_insert_default().children.push((uplink.their_port, switch));
     }
@@ -128,14 +157,16 @@ pub fn tree(map: &NetworkMap, hosts: &[NodeId], root: NodeId, seed: u64) -> Resu
     Ok(TreeLayout { root, places: found })
 }
 
-/// One of the cables from `switch` to a switch nearer to the root.
-fn uplink(map: &NetworkMap, switch: NodeId, distance: &[u32], seed: u64) -> Neighbour {
-    let nearer: Vec<&Neighbour> = map
-        .neighbours(switch)
-        .iter()
-        .filter(|next| !map.is_host(next.node) && distance[next.node.index()] + 1 == distance[switch.index()])
-        .collect();
-    *nearer[(derive(seed, u64::from(switch.0)) % nearer.len() as u64) as usize]
+/// One of the cables from `switch` to a switch nearer to the root, or of the hosts that carry there.
+fn uplink(map: &NetworkMap, switch: NodeId, distance: &[u32], carriers: &BTreeSet<NodeId>, seed: u64) -> Neighbour {
+    let carrier = |next: &Neighbour| map.carrier(switch, next.port);
+    let is_nearer = |next: &&Neighbour| {
+        let by = carrier(next).is_none_or(|host| carriers.contains(&host));
+        by && !map.is_host(next.node) && distance[next.node.index()].checked_add(1) == Some(distance[switch.index()])
+    };
+    let nearer: Vec<&Neighbour> = map.neighbours_in_trees(switch).iter().filter(is_nearer).collect();
+    let drawn = if nearer.iter().any(|next| carrier(next).is_some()) { seed } else { derive(seed, u64::from(switch.0)) };
+    *nearer[(drawn % nearer.len() as u64) as usize]
 }
 
 /// Which switches aggregate, where only `count` of them do: of those that can, those with most of the job's workers first, then those with the

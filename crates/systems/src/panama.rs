@@ -33,6 +33,10 @@ impl Default for PanamaParameters {
 }
 
 impl Facts for PanamaParameters {
+    fn is_carried(&self) -> bool {
+        true
+    }
+
     fn obeys_marks(&self) -> bool {
         true
     }

@@ -113,6 +113,10 @@ const QUOTA_MAX: u32 = 1 << 16;
 const LOW_LATENCY_BYTES_MAX: u32 = 2_048;
 
 impl Facts for SharpParameters {
+    fn is_carried(&self) -> bool {
+        true
+    }
+
     fn divides(&self) -> bool {
         false
     }

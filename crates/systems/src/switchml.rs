@@ -33,6 +33,10 @@ pub struct SwitchMlParameters {
 const FIXED_POINT_BYTES: u32 = 4;
 
 impl Facts for SwitchMlParameters {
+    fn is_carried(&self) -> bool {
+        true
+    }
+
     fn stays_next_door(&self) -> bool {
         true
     }
@@ -127,7 +131,7 @@ fn switch<P: Payload + ?Sized>(
         workers: spec.hosts.len() as u32,
         block_bytes: spec.payload_bytes,
         pool: spec.window,
-        parent: place.parent.map(|port| SwitchMlParent { port, node: map.neighbours(switch)[port.index()].node }),
+        parent: place.parent.map(|port| SwitchMlParent { port, node: map.neighbours_in_trees(switch)[port.index()].node }),
         children: place
             .children
             .iter()

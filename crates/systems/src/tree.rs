@@ -41,6 +41,10 @@ impl System {
 }
 
 impl Facts for TreeParameters {
+    fn is_carried(&self) -> bool {
+        true
+    }
+
     fn divides(&self) -> bool {
         false
     }

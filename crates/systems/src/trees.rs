@@ -133,7 +133,7 @@ impl<'a> Partial<'a> {
         loop {
             at = match self.map.is_host(at) {
                 true => self.map.leaf_of(at)?.node,
-                false => self.map.neighbours(at)[self.places.get(&at)?.parent?.index()].node,
+                false => self.map.neighbours_in_trees(at)[self.places.get(&at)?.parent?.index()].node,
             };
             if self.map.can_aggregate(at) {
                 return Some(at);
@@ -168,7 +168,7 @@ fn on_trees<Op: Clone>(
     if !map.can_aggregate(switch) || trees.iter().all(|tree| !tree.places.contains_key(&switch)) {
         return None;
     }
-    let first = map.neighbours(switch).len();
+    let first = map.neighbours_in_trees(switch).len();
     let address = |node: NodeId| if map.is_host(node) { Address::worker(node) } else { Address::switch(node) };
     let mut far: Vec<Address> = Vec::new();
     let mut number = |node: NodeId| {
@@ -189,7 +189,7 @@ fn on_trees<Op: Clone>(
         children.extend(tree.far_below(switch).into_iter().map(|node| TreeChild { port: number(node), who: who(node) }));
         let parent = place.parent.and_then(|port| {
             let node = tree.above(switch)?;
-            let is_near = map.neighbours(switch)[port.index()].node == node;
+            let is_near = map.neighbours_in_trees(switch)[port.index()].node == node;
             Some(TreeParent { port: if is_near { port } else { number(node) }, node })
         });
         Some(TreeRole { parent, children })

@@ -75,7 +75,7 @@ fn wiring(draw: &mut Draw) -> Wiring {
     let (switches, more_hosts) = (draw.between(1, 7) as u32, draw.between(0, 8) as u32);
     let hosts = switches + more_hosts;
     let named = |name: &str, count: u32| (0..count).map(|number| format!("{name}{number}")).collect();
-    let mut wiring = Wiring { hosts: named("h", hosts), switches: named("s", switches), cables: Vec::new() };
+    let mut wiring = Wiring { hosts: named("h", hosts), switches: named("s", switches), cables: Vec::new(), carriers: Vec::new() };
     let mut join = |draw: &mut Draw, a: u32, b: u32| {
         let cable = WiredCable { a, b, speed: link(draw), cost: draw.between(1, 3) as u32 };
         wiring.cables.push(cable);

@@ -165,7 +165,7 @@ impl NetworkFile {
         let refuse = Refuse { file, tree };
         let defaults = LinkDefaults { rate: keys.defaults.rate.or(or.rate), latency: keys.defaults.latency.or(or.latency) };
         let mut switches = Vec::new();
-        let mut wiring = Wiring { hosts: keys.hosts.0, switches: Vec::new(), cables: Vec::new() };
+        let mut wiring = Wiring { hosts: keys.hosts.0, switches: Vec::new(), cables: Vec::new(), carriers: Vec::new() };
         for (index, keys) in keys.switches.iter().enumerate() {
             let unused = [("aggregation_rate", keys.aggregation_rate.is_some()), ("memory", keys.memory.is_some())];
             if let Some((key, _)) = unused.iter().find(|(_, given)| *given && !keys.aggregates) {

@@ -169,7 +169,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Keys that only some shapes have: whether each is given, and which shapes have it.
-    fn keys_of_shapes(&self) -> [(&'static str, bool, &'static [ShapeName]); 22] {
+    fn keys_of_shapes(&self) -> [(&'static str, bool, &'static [ShapeName]); 23] {
         use ShapeName::{Dragonfly, FatTree, FatTree3, File, Machines, RailOptimised, Star};
         let config = self.config;
         [
@@ -193,6 +193,7 @@ impl Reader<'_> {
             ("intra_latency", config.intra_latency.is_some(), &[Machines, RailOptimised]),
             ("machines_per_leaf", config.machines_per_leaf.is_some(), &[RailOptimised]),
             ("cards", config.cards.is_some(), &[RailOptimised]),
+            ("nvls", config.nvls.is_some(), &[RailOptimised]),
             ("planes", config.planes.is_some(), &[FatTree, RailOptimised]),
             ("file", config.file.is_some(), &[File]),
         ]
@@ -281,6 +282,27 @@ impl Reader<'_> {
         Ok(rails::planes(leaves, spines, planes, card, fabric))
     }
 
+    /// Whether machines sum and hosts carry their sums.
+    fn carries(&self) -> Result<bool, PlanError> {
+        let config = self.config;
+        if config.cards == Some(Cards::Machines) {
+            let sums = config.nvls.unwrap_or(true);
+            return if sums {
+                Ok(false)
+            } else {
+                Err(self.refuse.at("network.nvls", "true: with cards = \"machines\" their switches sum"))
+            };
+        }
+        let carries = config.nvls.unwrap_or(false);
+        if carries && config.trimming == Some(TrimmingName::All) {
+            return Err(self.refuse.at("network.trimming", "\"hosts\" with nvls: what a machine's switch has made has no way back to it"));
+        }
+        if carries && config.aggregating.is_some() {
+            return Err(self.refuse.at("network.aggregating", "no such list with nvls: all switches of a tree sum"));
+        }
+        Ok(carries)
+    }
+
     /// A leaf for each place in a machine.
     fn rails(&self, inside: LinkSpeed, card: LinkSpeed, fabric: LinkSpeed) -> Result<Shape, PlanError> {
         let config = self.config;
@@ -293,6 +315,7 @@ impl Reader<'_> {
             parallel_links: config.parallel_links.map_or(1, |count| count.0),
             planes: self.planes()?,
             by_machine: config.cards == Some(Cards::Machines),
+            carries: self.carries()?,
             inside,
             card,
             fabric,

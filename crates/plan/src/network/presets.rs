@@ -5,7 +5,7 @@
 //! | `quantum` | `rate` 200 Gb/s, `routing` adaptive, SHARP streams by switch | Quantum (HDR): SHARP 3.13, general information: one active streaming tree a switch |
 //! | `quantum-2` | `rate` 400 Gb/s, `routing` adaptive, SHARP streams by port | Quantum-2 (NDR) data sheet; SHARP 3.13: several streaming operations a switch, one active tree a port |
 //! | `quantum-x800` | `rate` 800 Gb/s, the same | Quantum-X800 (XDR) data sheet; SHARP 3.13 names no other rule for it |
-//! | `nvl72` | `per_machine` 72, `cards` machines, `intra_rate` 7.2 Tb/s, `rate` 400 Gb/s | GB200 NVL72: 72 GPUs with 1.8 TB/s of NVLink each, both ways together, and a ConnectX-7 each |
+//! | `nvl72` | `per_machine` 72, `cards` machines, or with hosts' `nvls`, `intra_rate` 7.2 Tb/s, `rate` 400 Gb/s | GB200 NVL72: 72 GPUs with 1.8 TB/s of NVLink each, both ways together, and a ConnectX-7 each |
 //! | `tomahawk-ultra` | `rate` 800 Gb/s, `latency` 250 ns | Broadcom, July 2025: 51.2 Tb/s, 64 ports of 800 Gb/s, 250 ns, sums over RoCE without headers of their own |
 //! | `spectrum-x` | `rate` 800 Gb/s, `routing` adaptive; switches only forward | SN5600 data sheet: 64 ports of 800 Gb/s, adaptive routing packet by packet |
 //!
@@ -109,13 +109,14 @@ pub fn complete(refuse: &Refuse<'_>, setup: &mut Setup) -> Result<(), PlanError>
     Ok(())
 }
 
-/// NVLink's domain as a machine of 72 GPUs, whose switch sums (NVLS) and has the cards of all.
+/// NVLink's domain as a machine of 72 GPUs, whose switch sums (NVLS) and has the cards of all, unless the plan says that GPUs have them.
 fn machines_of_72(refuse: &Refuse<'_>, network: &mut Network) -> Result<(), PlanError> {
     if network.shape != ShapeName::RailOptimised {
         return Err(refuse.at("network.shape", "\"rail-optimised\" with hardware of preset \"nvl72\""));
     }
     network.per_machine = network.per_machine.or(Some(Count(72)));
     network.cards = network.cards.or(Some(Cards::Machines));
+    network.nvls = network.nvls.or((network.cards == Some(Cards::Hosts)).then_some(true));
     network.intra_rate = network.intra_rate.or(Some(Rate(7_200 * GBPS)));
     Ok(())
 }

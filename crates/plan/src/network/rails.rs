@@ -5,11 +5,12 @@
 //! switch (an NVSwitch) joins its GPUs. A network of several *planes* has each card's ports at as many networks that are not joined to each other.
 //!
 //! Where network cards belong to hosts, a host has a link to its machine's switch and one to a leaf in each plane; hosts do not forward, so that
-//! nothing changes rails in a machine. Where they belong to the machine, its switch has these links: what it has summed leaves by any of them, as
+//! nothing changes rails in a machine. Trees are laid over the rails, unless hosts *carry*: then the machine's switch sums what its hosts send
+//! (NVLS), and hosts hand on what it has for the leaves that their cards lead to, and what comes back. Where cards belong to the machine, its switch has these links: what it has summed leaves by any of them, as
 //! where sums are made in an NVSwitch (NVLS) and its GPUs' cards carry shares of them, and so does what changes rails there (PXN).
 
 use fanin_sim::scenario::LinkSpeed;
-use fanin_sim::shape::{Shape, WiredCable, Wiring};
+use fanin_sim::shape::{Shape, WiredCable, WiredCarrier, Wiring};
 
 /// A network's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,8 @@ pub struct Rails {
     pub planes: u32,
     /// Network cards belong to machines, and not to hosts.
     pub by_machine: bool,
+    /// Of cards that belong to hosts: machines' switches sum, and hosts carry the sums.
+    pub carries: bool,
     /// Between a host and its machine's switch.
     pub inside: LinkSpeed,
     /// Between a network card and a leaf.
@@ -51,7 +54,8 @@ impl Rails {
         (hosts, switches, hosts.saturating_mul(1 + planes).saturating_add(planes.saturating_mul(fabric)))
     }
 
-    /// Cable by cable. A host's first link leads to the leaf of its rail in the first plane, or to its machine's switch where that has the cards.
+    /// Cable by cable. A host's first link, which systems that sum at switches use, leads to the leaf of its rail in the first plane, or to its
+    /// machine's switch where that sums.
     pub fn shape(&self) -> Shape {
         let hosts = self.machines * self.per_machine;
         let mut net = Layout::new(hosts, self.planes);
@@ -79,8 +83,13 @@ impl Rails {
                 net.join(host, own, self.inside);
                 continue;
             }
-            (0..self.planes).for_each(|plane| net.join(host, at(plane, machine, rail), self.card));
-            net.join(host, own, self.inside);
+            let up = (0..self.planes).map(|plane| (at(plane, machine, rail), self.card));
+            let inside = [(own, self.inside)];
+            let (first, then): (Vec<_>, Vec<_>) = if self.carries { (inside.into(), up.collect()) } else { (up.collect(), inside.into()) };
+            first.into_iter().chain(then).for_each(|(switch, speed)| net.join(host, switch, speed));
+            if self.carries {
+                (0..self.planes).for_each(|plane| net.carry(host, own, at(plane, machine, rail)));
+            }
         }
         if self.by_machine {
             for (machine, rail) in (0..self.machines).flat_map(|machine| (0..self.per_machine).map(move |rail| (machine, rail))) {
@@ -120,7 +129,7 @@ struct Layout {
 impl Layout {
     fn new(hosts: u32, planes: u32) -> Self {
         let hosts = (0..hosts).map(|host| format!("host{host}")).collect();
-        Layout { wiring: Wiring { hosts, switches: Vec::new(), cables: Vec::new() }, planes }
+        Layout { wiring: Wiring { hosts, ..Wiring::default() }, planes }
     }
 
     fn switch(&mut self, name: String) -> u32 {
@@ -135,6 +144,11 @@ impl Layout {
 
     fn join(&mut self, a: u32, b: u32, speed: LinkSpeed) {
         self.wiring.cables.push(WiredCable { a, b, speed, cost: 1 });
+    }
+
+    /// A host hands on what two switches have for each other.
+    fn carry(&mut self, host: u32, inside: u32, leaf: u32) {
+        self.wiring.carriers.push(WiredCarrier { host, joins: [inside, leaf] });
     }
 
     /// Spines of each plane, each joined to all of its leaves.

@@ -44,6 +44,9 @@ pub struct Network {
     pub machines_per_leaf: Option<Count>,
     /// Rail-optimised: what network cards belong to; `"hosts"` where it is not given.
     pub cards: Option<Cards>,
+    /// Rail-optimised, of cards that belong to hosts: machines' switches sum, and a host's card carries the sum on; no, where it is not given, but with
+    /// hardware of preset `"nvl72"`.
+    pub nvls: Option<bool>,
     /// Fat tree, rail-optimised: networks that are not joined, to each of which every host has a link; 1 where it is not given.
     pub planes: Option<Count>,
     /// Machines: rate of a host's link to the others of its machine and to its network card. Rail-optimised: to its machine's switch.
@@ -251,7 +254,7 @@ pub enum ShapeName {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cards {
-    /// Hosts, which have a link to their machine's switch besides.
+    /// Hosts, which have a link to their machine's switch besides. With `nvls` that one sums, and hosts carry its sums to their cards.
     Hosts,
     /// Machines, whose switches have them: sums of a machine are made there and leave by any card.
     Machines,

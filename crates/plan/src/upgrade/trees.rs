@@ -86,7 +86,7 @@ impl Trees<'_> {
             number.insert(*node, nodes.len());
             let up = place.parent.unwrap_or(port);
             let uplink = topology.link_out(*node, up).ok_or_else(|| BuildError::new("hosts", node, "switches with cables"))?;
-            let parent = place.parent.and_then(|port| number.get(&map.neighbours(*node)[port.index()].node).copied());
+            let parent = place.parent.and_then(|port| number.get(&map.neighbours_in_trees(*node)[port.index()].node).copied());
             let workers = place.children.iter().filter(|(_, child)| map.is_host(*child));
             nodes.push(TreeSwitch {
                 parent,

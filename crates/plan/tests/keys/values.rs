@@ -55,6 +55,7 @@ pub const NETWORK: &[Key] = &[
     ("per_machine", &[bare("4"), with(&[MACHINES], "6")]),
     ("machines_per_leaf", &[bare("4"), with(&[RAILS], "2")]),
     ("cards", &[bare("\"machines\""), with(&[RAILS], "\"machines\"")]),
+    ("nvls", &[bare("true"), with(&[RAILS], "true")]),
     ("planes", &[bare("2")]),
     ("intra_rate", &[bare("\"50Gb/s\""), with(&[MACHINES], "\"50Gb/s\"")]),
     ("intra_latency", &[bare("\"900ns\""), with(&[MACHINES], "\"900ns\"")]),

@@ -6,14 +6,11 @@ use super::Simulation;
 use crate::link::link_flags;
 use crate::metrics::RunResult;
 use crate::net::Net;
-use crate::series::{GAUGES, Recorder, Totals};
+use crate::series::{Recorder, Totals};
 use crate::setup::SetupError;
 use crate::trace::{Keep, Trace, TraceConfig, Tracer};
 use crate::vectors::{Simulated, Vectors};
 use crate::watch::{Peak, WatchConfig, Watched, Watcher};
-
-/// Sum and number of a gauge's values.
-type Sums = [(f64, u32); GAUGES];
 
 impl<N, P> Simulation<N, P>
 where
@@ -80,7 +77,7 @@ where
 
     /// Takes the samples that are due before `time_ps`; gives the time of the next.
     #[cold]
-    pub(super) fn sample_until(&mut self, time_ps: u64) -> u64 {
+    pub(crate) fn sample_until(&mut self, time_ps: u64) -> u64 {
         while let Some(due_ps) = self.net.watcher.as_ref().map(|watcher| watcher.next_ps).filter(|due_ps| *due_ps < time_ps) {
             self.sample_queues(due_ps);
         }
@@ -114,6 +111,11 @@ where
 
     /// What was looked at, when the run has ended; links get back their longest queues.
     pub(super) fn take_watched(&mut self, end_ps: u64) -> Option<Watched> {
+        self.take_watcher(end_ps).map(|watcher| watcher.finish())
+    }
+
+    /// The same before it is put together with what was looked at in other parts of the network.
+    pub(crate) fn take_watcher(&mut self, end_ps: u64) -> Option<Box<Watcher>> {
         if self.net.watcher.as_ref()?.is_open(end_ps) {
             self.sample_queues(end_ps);
         }
@@ -122,37 +124,29 @@ where
             let link = &mut self.net.links[*cable as usize];
             link.peak_ps = link.peak_ps.max(*longest_ps);
         }
-        Some(watcher.finish())
+        Some(watcher)
     }
 
     /// Takes a sample at `at_ps`.
-    pub(super) fn sample_at(&mut self, at_ps: u64) {
+    pub(crate) fn sample_at(&mut self, at_ps: u64) {
         let mut totals = vec![Totals::default(); self.scenario.jobs.len()];
         for (number, worker) in self.workers.iter().enumerate() {
             let job = &self.scenario.jobs[usize::from(worker.job)];
             let running = if worker.is_running() { self.vectors.delivered_elements(number as u32) } else { 0 };
             totals[usize::from(worker.job)].bytes += (worker.finished_elements + running) * u64::from(job.element_bytes);
         }
-        let mut runs = vec![false; totals.len()];
-        self.workers.iter().filter(|worker| !worker.done).for_each(|worker| runs[usize::from(worker.job)] = true);
-        let none: Sums = [(0.0, 0); GAUGES];
-        let (mut of_workers, mut of_others) = (vec![none; totals.len()], vec![none; totals.len()]);
-        // What is left in the nodes of a job that is through says nothing.
-        for slot in self.slots.iter().filter(|slot| runs[usize::from(slot.post.job)]) {
-            let sums = if slot.post.worker.is_some() { &mut of_workers } else { &mut of_others };
-            let sums = &mut sums[usize::from(slot.post.job)];
-            slot.node.gauges(&mut |gauge, value| {
-                let (sum, count) = &mut sums[gauge.index()];
-                *sum += value;
-                *count += 1;
-            });
+        self.workers.iter().filter(|worker| !worker.done).for_each(|worker| totals[usize::from(worker.job)].said.runs = true);
+        // Whether a job runs elsewhere is not known in a part of a network.
+        let is_part = self.net.outbox.is_some();
+        for slot in &self.slots {
+            let said = &mut totals[usize::from(slot.post.job)].said;
+            if is_part || said.runs {
+                let sums = if slot.post.worker.is_some() { &mut said.by_workers } else { &mut said.by_others };
+                slot.node.gauges(&mut |gauge, value| sums[gauge.index()].add(value));
+            }
         }
         for (job, totals) in totals.iter_mut().enumerate() {
             totals.collisions = self.net.tallies[job].total(Tally::Collision);
-            for (index, gauge) in totals.gauges.iter_mut().enumerate() {
-                let (sum, count) = if of_workers[job][index].1 > 0 { of_workers[job][index] } else { of_others[job][index] };
-                *gauge = (count > 0).then(|| sum / f64::from(count));
-            }
         }
         if let Some(recorder) = &mut self.net.series {
             recorder.sample(at_ps, totals);

@@ -127,6 +127,8 @@ where
                 if part.shared_by[job].is_empty() {
                     continue;
                 }
+                // What is to be looked at before is as it was then.
+                part.sample_until(now_ps);
                 part.net.now = now_ps;
                 part.tell_end(job as u16);
                 self.look(number);

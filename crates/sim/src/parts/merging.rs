@@ -7,8 +7,10 @@ use super::cutting::Cutting;
 use super::memory::Peaks;
 use super::splitting::Split;
 use crate::engine::{NONE, Simulation};
-use crate::metrics::{Ended, RunResult, SlotResult, Verdict};
+use crate::metrics::{Ended, MemorySampler, RunResult, SlotResult, Verdict};
+use crate::series::Recorder;
 use crate::vectors::{Simulated, Vectors};
+use crate::watch::{Watched, gather};
 
 /// Puts together what has come out by `end_ps`.
 ///
@@ -21,6 +23,7 @@ where
     P: Simulated + ?Sized,
 {
     let Split { mut whole, mut parts, .. } = split;
+    let looked_at = LookedAt::take(&mut whole, &mut parts, end_ps)?;
     if parts.iter().any(|part| part.vectors.verdict().wrong > 0 || !part.net.broken.is_empty()) {
         return Err(Again("something is wrong"));
     }
@@ -48,7 +51,48 @@ where
     beginnings.dedup();
     whole.events += beginnings.len() as u64;
     take_from_homes(&mut whole, &mut parts, cutting);
-    Ok(whole.result(ended, verdict))
+    let workers: Vec<usize> = whole.scenario.jobs.iter().map(|job| job.start.len()).collect();
+    let mut result = whole.result(ended, verdict);
+    result.watched = looked_at.watched;
+    result.series = looked_at.series.map_or_else(Vec::new, |recorder| recorder.rows(&workers));
+    Ok(result)
+}
+
+/// What somebody wanted to see while the parts ran.
+struct LookedAt {
+    series: Option<Box<Recorder>>,
+    watched: Option<Watched>,
+}
+
+impl LookedAt {
+    /// The last looks at all parts, which are then put together; memory over time comes to the whole.
+    fn take<N, P>(whole: &mut Simulation<N, P>, parts: &mut [Simulation<N, P>], end_ps: u64) -> Result<Self, Again>
+    where
+        N: Worker<P> + Clone,
+        N::Header: Wire + Default,
+        P: Simulated + ?Sized,
+    {
+        const AGAIN: Again = Again("parts were looked at at different times");
+        let (mut series, mut watchers, mut memory) = (None::<Box<Recorder>>, Vec::new(), Vec::new());
+        for part in parts {
+            part.sample_until(end_ps);
+            if part.net.series.is_some() {
+                part.sample_at(end_ps);
+            }
+            watchers.extend(part.take_watcher(end_ps).map(|watcher| *watcher));
+            let sampler = std::mem::replace(&mut part.net.memory, MemorySampler::OFF);
+            memory.push(sampler.finish(end_ps, &part.net.slots));
+            match (&mut series, part.net.series.take()) {
+                (Some(all), Some(recorder)) => all.add(&recorder).then_some(()).ok_or(AGAIN)?,
+                (all, recorder) => *all = recorder,
+            }
+        }
+        whole.net.series = None;
+        whole.net.memory = MemorySampler::gather(memory.into_iter());
+        let switches = whole.net.slots.len();
+        let watched = whole.net.watcher.take().map(|watcher| gather(&watcher, watchers, switches).ok_or(AGAIN)).transpose()?;
+        Ok(LookedAt { series, watched })
+    }
 }
 
 /// What one part alone knows: links by their near ends, memory of switches, workers.

@@ -103,7 +103,7 @@ where
             (!scenario.limits.is_empty(), "hosts have limits"),
             (scenario.network.trimming.is_some(), "packets are cut where queues are full"),
             (self.switches_take_time(), "switches take time to add"),
-            (net.watch_ps != u64::MAX || net.watcher.is_some() || net.trace.is_some(), "it is looked at while it runs"),
+            (net.trace.is_some(), "packets are kept in the order in which they arrive"),
             (jobs().len() > ending::JOBS_MAX && self.shared_by.iter().any(|nodes| !nodes.is_empty()), "more than 64 jobs share nodes"),
             (jobs().any(|job| job.sparsity.is_some()), "vectors are sparse: nobody knows ahead how much of one a packet brings"),
         ]

@@ -108,6 +108,14 @@ where
     for link in net.links.iter_mut().filter(|link| is_here(link.from) && (!is_here(NodeId(link.to)) || is_looked_at(link.to))) {
         link.flags |= link_flags::CUT;
     }
+    for (link, of_whole) in net.links.iter_mut().zip(&whole.net.links) {
+        link.flags |= of_whole.flags & link_flags::COUNTED;
+    }
+    let (first_switch, switches) = (net.topology.map.hosts(), net.slots.len() as u32);
+    let own_switches = || (0..switches).filter(|switch| is_here(NodeId(first_switch + switch))).collect();
+    let is_link_here = |cable: u32| is_here(whole.net.topology.links[cable as usize].from);
+    net.watcher = whole.net.watcher.as_ref().map(|watcher| Box::new(watcher.of_part(is_link_here, own_switches())));
+    (net.series, net.memory) = (whole.net.series.clone(), whole.net.memory.clone());
     net.shared_room_ps.clone_from(&whole.net.shared_room_ps);
     // Every change of memory is noted.
     net.watch_ps = 0;

@@ -130,13 +130,16 @@ impl Plan {
         plan
     }
 
-    /// A switch's level is its distance from the nearest host.
+    /// A switch's level is its distance from the nearest host, in trees where hosts join switches for these.
     pub fn wired(wiring: &Wiring) -> Self {
         let hosts = wiring.hosts.len() as u32;
         let mut plan = Plan::new(hosts, &wiring.levels(), wiring.switches.clone());
         plan.host_names = Some(wiring.hosts.clone());
         for cable in &wiring.cables {
             plan.join(cable.a, cable.b, cable.speed, cable.cost);
+        }
+        for carrier in &wiring.carriers {
+            plan.map.join_through(NodeId(carrier.joins[0]), NodeId(carrier.host), NodeId(carrier.joins[1]));
         }
         plan
     }

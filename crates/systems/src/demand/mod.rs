@@ -21,7 +21,7 @@ use crate::system::System;
 /// A way that packets take.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Leg {
-    /// The cable at a node's port.
+    /// What is at a node's port, as trees number them: a cable, or two with a host between them that carries.
     Cable {
         /// The sending node.
         from: NodeId,

@@ -68,7 +68,7 @@ fn on_trees(spec: &JobSpec<'_, ()>, map: &NetworkMap, laid_out: &StaticTrees<()>
         for (tree, role) in switch.config.trees.iter().enumerate() {
             let Some(parent) = role.as_ref().and_then(|role| role.parent) else { continue };
             let from = switch.at.node;
-            let near = map.neighbours(from).get(parent.port.index());
+            let near = map.neighbours_in_trees(from).get(parent.port.index());
             let legs = match near {
                 Some(next) => {
                     (Leg::Cable { from, port: parent.port }, Leg::Cable { from: parent.node, port: next.their_port }, parent.node)
