@@ -24,7 +24,7 @@
 //! The rest: byte 1 is zero (alive and abort: `suspect_kind`, 0 unknown, 1 rank, 2 switch) and bytes 2-3 are the operation. Probe ends there
 //! (4 bytes). Ready has `until` in bytes 4-7: the first sequence behind all that were turned away. Step done and go go on with `step` in bytes
 //! 4-5 and zero in 6-7; step done has the `rank` in bytes 8-11. Alive and abort have the `suspect` in bytes 4-7: whom the sender waits for, which
-//! is itself where it has not begun the operation; and who is missing.
+//! is itself where it has not begun the operation; and who is missing, which is unknown where it is the receiver, whom the sender does not hear.
 
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
@@ -239,7 +239,7 @@ pub enum RingHeader {
     Abort {
         /// Low 16 bits of the operation's number.
         operation: u16,
-        /// Who is missing.
+        /// Who is missing; unknown where that is the receiver itself, which the sender does not hear.
         suspect: Suspect,
     },
 }

@@ -445,7 +445,7 @@ impl<P: Payload + ?Sized> Node<P> for RingWorker<P> {
                 Some(barrier) if barrier.coordinator == from.source => self.begin_step(now, operation, step, tx),
                 _ => tx.note(Event::Dropped(DropReason::NotAMember)),
             },
-            RingHeader::Abort { operation, suspect } => self.on_abort(from, operation, suspect, tx),
+            RingHeader::Abort { operation, suspect } => self.on_abort(from, (operation, suspect), tx),
         }
     }
 

@@ -7,6 +7,7 @@ use fanin_wire::ring::{AckMask, RingHeader};
 
 use super::waiting::Words;
 use super::{Hop, RingWorker};
+use crate::ring::config::RingPeer;
 use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
@@ -33,8 +34,9 @@ pub(in crate::ring) struct Recovery {
     pub(super) progress_at: Instant,
     /// Whom others wait for, as they have said since.
     pub(super) words: Words,
-    /// The job has failed: the operation, and who is missing.
+    /// The job has failed: the operation, and who is missing; and whether this worker has found that out itself.
     given_up: Option<(u16, Suspect)>,
+    found_out: bool,
     /// It failed elsewhere and no operation here has been told.
     inherited: bool,
 }
@@ -53,6 +55,7 @@ impl Recovery {
             progress_at: Instant::ZERO,
             words: Words::default(),
             given_up: None,
+            found_out: false,
             inherited: false,
         }
     }
@@ -276,9 +279,10 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     /// Ends the job, here and at the neighbours.
     pub(in crate::ring) fn fail<T: Tx<RingHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         let operation = self.operation16();
-        self.end_job(operation, suspect, reason, tx);
+        self.recovery.found_out = true;
+        self.end_job(operation, (suspect, suspect), reason, tx);
         for address in self.neighbours() {
-            tx.send(self.to(address), &RingHeader::Abort { operation, suspect }, Body::Empty);
+            self.tell_abort(address, (operation, suspect), tx);
         }
     }
 
@@ -288,12 +292,10 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         [Some(predecessor), (successor != predecessor).then_some(successor)].into_iter().flatten().filter(move |_| !alone)
     }
 
-    /// Ends the job. The running operation fails; but where only acknowledgements are missing, the caller has what it asked for. One whom others
-    /// do not hear any more names whom it waits for itself.
-    fn end_job<T: Tx<RingHeader, P>>(&mut self, operation: u16, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+    /// Ends the job. The running operation fails, and its caller is told of `named`; but where only acknowledgements are missing, it has what it
+    /// asked for. All others are told of `suspect`.
+    fn end_job<T: Tx<RingHeader, P>>(&mut self, operation: u16, (suspect, named): (Suspect, Suspect), reason: FailureReason, tx: &mut T) {
         let whole = self.rest.receives == 0 && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
-        let is_own = suspect == Suspect::Rank(self.config.rank) && reason == FailureReason::PeerAborted;
-        let named = if is_own { self.kept_by() } else { suspect };
         let mut told = false;
         if whole {
             self.ledger.complete();
@@ -312,17 +314,26 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// A neighbour has given up, or the coordinator says that it has: so does this worker, and tells those who may not know.
-    pub(in crate::ring) fn on_abort<T: Tx<RingHeader, P>>(&mut self, from: Ingress, operation: u16, suspect: Suspect, tx: &mut T) {
+    pub(in crate::ring) fn on_abort<T: Tx<RingHeader, P>>(&mut self, from: Ingress, (operation, suspect): (u16, Suspect), tx: &mut T) {
         if self.neighbours().all(|address| address != from.source) && !self.is_coordinator(from.source) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
         if self.recovery.given_up.is_some() {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
-        self.end_job(operation, suspect, FailureReason::PeerAborted, tx);
+        let (suspect, named) = self.given_up_by(from.source, suspect);
+        self.end_job(operation, (suspect, named), FailureReason::PeerAborted, tx);
         for address in self.neighbours().filter(|address| *address != from.source) {
-            tx.send(self.to(address), &RingHeader::Abort { operation, suspect }, Body::Empty);
+            self.tell_abort(address, (operation, suspect), tx);
         }
+    }
+
+    /// Tells another worker who is missing; whoever that is itself, that this worker does not hear it.
+    fn tell_abort<T: Tx<RingHeader, P>>(&self, to: Address, (operation, suspect): (u16, Suspect), tx: &mut T) {
+        let is_meant = |peer: &RingPeer| peer.address == to && suspect == Suspect::Rank(peer.rank);
+        let is_meant = [self.config.predecessor, self.config.successor].iter().any(is_meant);
+        let suspect = if self.recovery.found_out && is_meant { Suspect::Unknown } else { suspect };
+        tx.send(self.to(to), &RingHeader::Abort { operation, suspect }, Body::Empty);
     }
 
     fn is_coordinator(&self, address: Address) -> bool {
@@ -331,8 +342,8 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// Where the job has failed, tells so the sender of a packet, who does not know yet.
     pub(in crate::ring) fn abort_answered<T: Tx<RingHeader, P>>(&self, to: Address, tx: &mut T) -> bool {
-        let Some((operation, suspect)) = self.recovery.given_up else { return false };
-        tx.send(self.to(to), &RingHeader::Abort { operation, suspect }, Body::Empty);
+        let Some(failure) = self.recovery.given_up else { return false };
+        self.tell_abort(to, failure, tx);
         true
     }
 }

@@ -59,6 +59,26 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         word.filter(|named| !matches!(named, Suspect::Unknown) && *named != Suspect::Rank(self.config.rank)).unwrap_or(Suspect::Rank(rank))
     }
 
+    /// Others have given up: who is missing, as all are told, and whom this worker names to its own caller. Where that is this worker itself, which is
+    /// there, who does not hear it is named: the neighbour that says so without a name, and where it was told so itself the one at the other side, or
+    /// whoever keeps the barrier. One that has not begun is told that it was waited for.
+    pub(super) fn given_up_by(&self, from: Address, suspect: Suspect) -> (Suspect, Suspect) {
+        let own = Suspect::Rank(self.config.rank);
+        let is_meant = suspect == Suspect::Unknown || suspect == own;
+        if !is_meant || self.ledger.running().is_none() {
+            return if is_meant { (own, own) } else { (suspect, suspect) };
+        }
+        let (predecessor, successor) = (&self.config.predecessor, &self.config.successor);
+        let is_direct = suspect == Suspect::Unknown;
+        let named = match from {
+            _ if !is_direct && self.barrier.is_waiting() => return (own, self.kept_by()),
+            _ if from == successor.address && from == predecessor.address => predecessor.rank,
+            _ if (from == successor.address) == is_direct => successor.rank,
+            _ => predecessor.rank,
+        };
+        (own, Suspect::Rank(named))
+    }
+
     /// What this worker says of whom it waits for.
     pub(super) fn alive(&self) -> RingHeader {
         let waits = self.ledger.running().is_some() && (self.rest.receives > 0 || self.barrier.is_waiting());
