@@ -328,7 +328,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             if !self.tell_step_done(now, tx) {
                 return;
             }
-            self.recovery.on_progress(now);
+            self.recovery.note_progress(now);
         }
     }
 
@@ -373,7 +373,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         let missing = coordinator.missing();
         let verdict = coordinator.on_step_done(operation, step, rank);
         if coordinator.missing() != missing {
-            self.recovery.on_progress(now);
+            self.recovery.note_progress(now);
         }
         match verdict {
             Verdict::Wait => {}
@@ -391,7 +391,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         if !ours || !self.barrier.go(u32::from(step)) {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
-        self.recovery.on_progress(now);
+        self.recovery.note_progress(now);
         self.pass_barrier(now, tx);
         self.pump(now, tx);
         self.finish_if_done();

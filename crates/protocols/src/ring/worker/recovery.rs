@@ -63,12 +63,12 @@ impl Recovery {
     /// An operation begins.
     pub(in crate::ring) fn begin(&mut self, now: Instant) {
         (self.heard_at, self.probed_at) = (now, None);
-        self.on_progress(now);
+        self.note_progress(now);
     }
 
     /// Something has gone on: what was said before tells no more who keeps this worker.
     #[inline]
-    pub(in crate::ring) fn on_progress(&mut self, now: Instant) {
+    pub(in crate::ring) fn note_progress(&mut self, now: Instant) {
         (self.progress_at, self.words) = (now, Words::default());
     }
 
@@ -110,7 +110,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     /// A new packet has been stored: acknowledges it now, or soon.
     #[inline]
     pub(in crate::ring) fn on_accepted<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, last: bool, tx: &mut T) {
-        self.recovery.on_progress(now);
+        self.recovery.note_progress(now);
         let in_order = self.recovery.received.accept(sequence);
         self.recovery.owed_count += 1;
         if !in_order || last || self.recovery.owed_count >= self.recovery.ack_every {
@@ -141,7 +141,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             return tx.note(Event::Dropped(DropReason::OutsideWindow));
         }
         if self.recovery.sent.first() != before || mask != 0 {
-            self.recovery.on_progress(now);
+            self.recovery.note_progress(now);
         }
         if mask != 0 {
             self.resend_lost(now, next.wrapping_add(1 + mask.ilog2()), tx);
