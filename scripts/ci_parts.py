@@ -55,7 +55,7 @@ PARTS = (
     # Network namespaces and raw sockets.
     Part(
         "privileged",
-        'sudo --preserve-env env "PATH=$PATH" make test-all JOBS=2 CHECKS="privileged-tests trace rdma"',
+        'sudo --preserve-env env "PATH=$PATH" make test-all JOBS=2 CHECKS="privileged-tests trace rdma load"',
         crates=("*",),
         files=("examples/*", "scripts/*.py"),
     ),

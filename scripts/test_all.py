@@ -153,6 +153,8 @@ CHECKS = [
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # Floods of one tenant beside the job of another: no sum is wrong. What it costs is for `scripts/floods.py` on a quiet machine.
     Check("floods", namespaces.obstacle, ["sh", "-ec", f"{BUILT}FANIN_PROFILE=dev {sys.executable} scripts/floods.py --rounds 1"], alone=True),
+    # Several jobs and one of more ranks at one switch that is asked all the time: none is lost, nothing stays. The table is that of `scripts/load.py` as it is.
+    Check("load", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/load.py --small --fanin target/debug/fanin"]),
     # The report's page in a browser, as a reader uses it.
     Check("report", report_tests.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/report_tests.py --fanin target/debug/fanin"]),
     # An independent judge of what is on the wire: scapy.

@@ -124,11 +124,8 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut demand = Demand::MustComplete;
     if weather == Weather::Breaking {
         (faults.timed, demand) = timed_faults(fault_draw, &map, &jobs, scale.duration_ps, patience);
-        // Steps of jobs in pods begin one behind the other, and a ring whose member does not begin for that names nobody.
-        if in_pods.is_empty() {
-            let times = (scale.duration_ps, patience);
-            demand = partitions::partitions(&mut Draw::new(seed, PARTITIONS), &map, &mut faults, times, demand);
-        }
+        let times = (scale.duration_ps, patience);
+        demand = partitions::partitions(&mut Draw::new(seed, PARTITIONS), &map, &mut faults, times, demand);
     }
     let last_fault = faults.timed.iter().map(end_of).max().unwrap_or(Instant::ZERO);
     let mut time_limit = Duration::from_ps(last_fault.as_ps() + scale.duration_ps * 4) + patience.times(40);

@@ -3,6 +3,7 @@
 pub(crate) mod around;
 pub(crate) mod fabric;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -102,23 +103,29 @@ pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<J
         }
         _ => None,
     };
-    let stream = connect(config, &Reach::of(config), (address, whom), deadline)?;
-    let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
-    let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()), embedded.is_some())?;
-    let mut talk = Talk::new(config, stream, deadline, (address, runner));
-    talk.switch_instance = wanted.switch_instance;
-    talk.say(&ClientSession::greeting(SOFTWARE))?;
-    let join = request(config, wanted, socket.local_address(), address);
-    talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
-    let admitted = talk.until_admitted()?;
-    let memory = talk.share_memory(&admitted)?;
-    talk.say(&encode(&ClientMessage::Ready))?;
-    while !matches!(talk.hear()?, SwitchMessage::Start) {}
-    if let (Transport::Memory, Err(reason)) = (config.transport, &memory) {
-        let text = format!("shared memory was asked for, but is not possible: {reason}");
-        return Err(CommError::Failed { job: config.job.clone(), text, suspect_rank: None, kind: None });
+    loop {
+        let stream = connect(config, &Reach::of(config), (address, whom), deadline)?;
+        let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
+        let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()), embedded.is_some())?;
+        let mut talk = Talk::new(config, stream, deadline, (address, runner));
+        talk.switch_instance = wanted.switch_instance;
+        talk.say(&ClientSession::greeting(SOFTWARE))?;
+        let join = request(config, wanted, socket.local_address(), address);
+        talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
+        let admitted = match talk.until_admitted() {
+            // The switch takes a connection that says nothing for seconds for one that never will. This rank has not come to its turn: it tries again.
+            Err(_) if talk.is_too_slow.get() && Instant::now() < deadline => continue,
+            admitted => admitted?,
+        };
+        let memory = talk.share_memory(&admitted)?;
+        talk.say(&encode(&ClientMessage::Ready))?;
+        while !matches!(talk.hear()?, SwitchMessage::Start) {}
+        if let (Transport::Memory, Err(reason)) = (config.transport, &memory) {
+            let text = format!("shared memory was asked for, but is not possible: {reason}");
+            return Err(CommError::Failed { job: config.job.clone(), text, suspect_rank: None, kind: None });
+        }
+        return Ok(Joined { stream: talk.stream, session: talk.session, join, admitted, switch: address, socket, memory, embedded });
     }
-    Ok(Joined { stream: talk.stream, session: talk.session, join, admitted, switch: address, socket, memory, embedded })
 }
 
 /// A connection to a switch that may be another one than before; only greetings were exchanged.
@@ -435,6 +442,8 @@ struct Talk<'a> {
     is_closed: bool,
     /// The job goes on at its switch.
     is_sent_back: bool,
+    /// The switch has refused the connection because it had said nothing for too long.
+    is_too_slow: Cell<bool>,
 }
 
 impl<'a> Talk<'a> {
@@ -453,6 +462,7 @@ impl<'a> Talk<'a> {
             switch_instance: None,
             is_closed: false,
             is_sent_back: false,
+            is_too_slow: Cell::new(false),
         }
     }
 
@@ -585,6 +595,7 @@ impl<'a> Talk<'a> {
     }
 
     fn refused(&self, error: ClientError) -> CommError {
+        self.is_too_slow.set(matches!(error, ClientError::Refused(Refused { code: Refusal::TooSlow, .. })));
         match error {
             // Rank 0 has given up, or has left.
             ClientError::Failed(failed) if failed.kind == FailureKind::Shutdown && self.switch.1.is_rank() => self.lost(failed.text),

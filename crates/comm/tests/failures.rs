@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::{self, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -11,6 +13,7 @@ use common::{PATIENT, at_all, configs, run};
 use fanin_comm::{
     CommError, Communicator, FaultPlan, Interrupt, Meeting, NoSwitch, Operator, ReproducibleBy, SparsePath, SparseWay, Transport,
 };
+use fanin_control::{Refusal, Refused, SwitchMessage, encode};
 use fanin_daemon::{Daemon, DaemonConfig};
 
 const BOTH: [Transport; 2] = [Transport::Memory, Transport::Udp];
@@ -329,6 +332,38 @@ fn where_nobody_listens_the_error_says_where() {
     second.timeout = Duration::from_millis(300);
     let error = Communicator::join(second).unwrap_err();
     assert!(matches!(error, CommError::Unreachable { rank: 1, whom: "rank 0", .. }), "{error}");
+}
+
+/// On a machine where hundreds of processes begin at once, seconds may pass between a rank's connection and its first word.
+#[test]
+fn a_rank_that_was_too_slow_to_be_heard_tries_again() {
+    let switch = Daemon::start(DaemonConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let (front, behind) = (TcpListener::bind("127.0.0.1:0").unwrap(), switch.control_address());
+    let at = Meeting::Switch(front.local_addr().unwrap().to_string());
+    thread::spawn(move || {
+        let (mut first, _) = front.accept().unwrap();
+        let refused = Refused { code: Refusal::TooSlow, text: "no job was joined within 5 s".into() };
+        first.write_all(&encode(&SwitchMessage::Refused(refused))).unwrap();
+        // Until it has read that, and goes.
+        io::copy(&mut first, &mut io::sink()).unwrap();
+        for rank in front.incoming() {
+            let (rank, switch) = (rank.unwrap(), TcpStream::connect(behind).unwrap());
+            for (mut from, mut to) in [(rank.try_clone().unwrap(), switch.try_clone().unwrap()), (switch, rank)] {
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    let (mut configs, _) = configs(2, Transport::Udp);
+    configs.iter_mut().for_each(|config| config.meeting = at.clone());
+    let sums = run(configs, |comm| {
+        let mut vector = [comm.rank() as f32 + 1.0; 100];
+        comm.allreduce(&mut vector, Operator::Sum).unwrap();
+        vector
+    });
+    assert_eq!(sums, [[3.0; 100]; 2]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fanin_control::{ClientMessage, ConnectionId, Decoder, FrameError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -92,16 +93,20 @@ impl Drop for Queued {
 }
 
 impl Outbox {
-    /// Sends a message soon.
+    /// Sends a message soon. To who has closed the connection nothing is sent, and that is no error: what it has said before that is still to be heard,
+    /// and the end of the connection comes behind it.
     ///
     /// # Errors
-    /// The rank does not read, or has closed the connection.
+    /// The rank does not read.
     pub(crate) fn send(&self, bytes: Vec<u8>) -> Result<(), ()> {
         let own = self.own.load(Ordering::Relaxed) + bytes.len();
         let all = self.all.load(Ordering::Relaxed) + bytes.len();
         let has_room = own <= OUTBOX_BYTES_MAX && (own <= OUTBOX_BYTES_SURE || all <= OUTBOXES_BYTES_MAX);
-        if has_room && self.messages.try_send(Queued::new(bytes, [self.own.clone(), self.all.clone()])).is_ok() {
-            return Ok(());
+        if has_room {
+            match self.messages.try_send(Queued::new(bytes, [self.own.clone(), self.all.clone()])) {
+                Ok(()) | Err(TrySendError::Closed(_)) => return Ok(()),
+                Err(TrySendError::Full(_)) => {}
+            }
         }
         // At once: whoever does not read may go on to send, and what comes would be read for nothing.
         self.cut.notify_one();
@@ -177,12 +182,21 @@ struct Talk {
 impl Talk {
     async fn run(self, from: impl AsyncRead + Unpin, to: impl AsyncWrite + Unpin) {
         let Talk { id, events, incoming, messages, is_cut } = self;
-        let reading = read(id, from, events, incoming);
+        let reading = read(id, from, events.clone(), incoming);
         let writing = write(to, messages);
         tokio::pin!(reading, writing);
         tokio::select! {
             () = &mut reading => drop(timeout(LINGER, writing).await),
-            () = &mut writing => drop(timeout(LINGER, reading).await),
+            written = &mut writing => match written {
+                // The other side has gone: what it said last is read, and there is no more.
+                Err(error) if error.kind() != io::ErrorKind::TimedOut => reading.await,
+                written => {
+                    let is_over = written.is_ok() && timeout(LINGER, reading).await.is_ok();
+                    if !is_over {
+                        let _ = events.send((id, ConnectionEvent::Closed)).await;
+                    }
+                }
+            },
             () = is_cut.notified() => {}
         }
     }
@@ -264,18 +278,61 @@ async fn read(id: ConnectionId, mut from: impl AsyncRead + Unpin, events: Events
 }
 
 /// Writes until there is nothing more to come.
-async fn write(mut to: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Queued>) {
-    let sent = async {
-        while let Some(message) = messages.recv().await {
-            let leaving = async {
-                to.write_all(&message.bytes).await?;
-                // TLS keeps what the socket has no room for.
-                to.flush().await
+///
+/// # Errors
+/// That of the connection, which the reader sees as well; [`io::ErrorKind::TimedOut`] where the other side does not read.
+async fn write(mut to: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Queued>) -> io::Result<()> {
+    while let Some(message) = messages.recv().await {
+        let leaving = async {
+            to.write_all(&message.bytes).await?;
+            // TLS keeps what the socket has no room for.
+            to.flush().await
+        };
+        timeout(WRITE_LIMIT, leaving).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    }
+    to.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use fanin_control::ClientMessage;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A rank says that it leaves and is gone, with messages of the switch unread. The switch goes on to tell it things before it has come to
+    /// what the rank has said.
+    #[test]
+    fn a_rank_that_leaves_and_closes_is_heard_though_it_cannot_be_told_anything() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let mut rank = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            // No room for another event until the first is taken.
+            let (events, mut heard) = mpsc::channel(1);
+            let outbox = serve(ConnectionId(1), Arrived::Plain(stream), events, &Shares::default());
+            let leave = ClientMessage::Leave { operation: 3 };
+            rank.write_all(&[fanin_control::encode(&ClientMessage::Ready), fanin_control::encode(&leave)].concat()).await.unwrap();
+            outbox.send(vec![0; 64]).unwrap();
+            rank.readable().await.unwrap();
+            drop(rank);
+            while !outbox.messages.is_closed() {
+                assert_eq!(outbox.send(vec![0; 64]), Ok(()));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(outbox.send(vec![0; 64]), Ok(()), "it has gone, and what it said is on the way");
+            let mut all = Vec::new();
+            while let Some((_, event)) = heard.recv().await {
+                all.push(event);
+            }
+            let [ConnectionEvent::Message(first), ConnectionEvent::Message(second), ConnectionEvent::Closed] = &all[..] else {
+                panic!("{} events", all.len())
             };
-            timeout(WRITE_LIMIT, leaving).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        }
-        to.shutdown().await
-    };
-    // A connection that cannot be written to is seen by the reader as well.
-    let _: io::Result<()> = sent.await;
+            assert_eq!((first, second), (&ClientMessage::Ready, &leave));
+        });
+    }
 }

@@ -282,7 +282,7 @@ impl Service {
                 Action::Send(connection, message) => {
                     let Some(outbox) = self.outboxes.get(&connection) else { continue };
                     if outbox.send(encode(&message)).is_err() {
-                        // It does not read, or has closed: as good as gone.
+                        // It does not read: as good as gone.
                         self.outboxes.remove(&connection);
                         self.jobs.on_closed(self.now_ms(), connection);
                     }

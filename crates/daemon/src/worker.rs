@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use fanin_control::jobs::keys_at_switch;
 use fanin_control::{OpenJob, header_bytes_max};
 use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId, hash};
-use fanin_net::{FaultPlan, NetError, SenderConfig, Socket, SocketConfig, Waker};
+use fanin_net::{FaultPlan, NetError, SenderConfig, Socket, SocketConfig, Waker, memory};
 use fanin_operator::{CustomOperator, Faults};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Snapshot, SwitchDriver, Watch};
 use fanin_systems::{AnyNode, JobSpec, build, shared};
@@ -92,6 +92,8 @@ impl JobWorker {
         let seat = plane.and_then(|plane| take_seat(plane, open, operators, (port, driver.node()))).map(Arc::new);
         let stop = Arc::new(AtomicBool::new(false));
         let (told, in_kernel) = (stop.clone(), seat.clone());
+        // In a process of its own the switch gives back what a job had. In rank 0's that is for its program to say.
+        let gives_back = !ports.nearby;
         #[cfg(test)]
         let name = open.name.clone();
         let run = move || {
@@ -108,6 +110,9 @@ impl JobWorker {
                 seat.leave();
             }
             drop(driver);
+            if gives_back {
+                memory::give_back();
+            }
             on_end(match result {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(format!("its socket failed: {error}")),

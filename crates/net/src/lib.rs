@@ -10,19 +10,21 @@
 //! | [`faults`] | [`FaultPlan`]: seeded loss, duplication, reordering and corruption of outgoing datagrams |
 //! | [`shm`] | [`shm::Pool`]: a pool of slots in memory that all processes of a job on one host share |
 //! | [`stream`] | [`stream::copy_past_caches`]: results of long vectors to where they belong |
+//! | [`memory`] | [`memory::give_back`]: what is free goes back to the system |
 //! | [`aligned`] | [`aligned::Aligned`]: memory that begins a cache line |
 //!
 //! Nothing here knows a protocol. In the steady state no datagram costs an allocation or a system call of its own: on the kind of
 //! machine that this was written on, a 1 KiB datagram costs about 0.1 us of CPU each way in a batch and about 1.5 us alone.
 //!
-//! `unsafe` is needed for memory that is shared with other processes (see [`shm`]), for stores past the caches (see [`stream`]) and for
-//! the options of packet sockets, which no library has (see [`port`]), and for nothing else. The system calls of other sockets are made by
+//! `unsafe` is needed for memory that is shared with other processes (see [`shm`]), for stores past the caches (see [`stream`]), for the
+//! options of packet sockets and a call of the allocator, which no library has (see [`port`] and [`memory`]), and for nothing else. The system calls of other sockets are made by
 //! quinn-udp, socket2 and rustix.
 #![deny(unsafe_code)]
 
 pub mod aligned;
 mod batch;
 pub mod faults;
+pub mod memory;
 mod nearby;
 pub mod port;
 pub mod receive;

@@ -198,6 +198,108 @@ fn a_worker_that_never_begins_is_named() {
     assert_eq!((failure.reason, failure.operation, failure.suspect), (FailureReason::PeerAborted, OperationId(0), Suspect::Rank(Rank(3))));
 }
 
+impl Plan {
+    /// What each rank names in an operation that cannot end: `never` does not begin, and `deaf` loses what goes one way. By rank, without `never`.
+    fn named(&self, elements: u64, starts_us: &[u64], never: Option<usize>, deaf: Option<(usize, usize)>) -> Vec<(usize, Suspect)> {
+        let mut scripts = vec![Script::of(&[elements]); self.workers as usize];
+        for (script, start) in scripts.iter_mut().zip(starts_us) {
+            script.start = Instant::ZERO + Duration::from_us(*start);
+        }
+        if let Some(never) = never {
+            scripts[never].elements.clear();
+        }
+        let mut net = self.net::<Census>(scripts);
+        deaf.into_iter().for_each(|(from, to)| net.deafen(from, to));
+        let ended = net.run(Duration::from_ms(1_000));
+        let mut named = Vec::new();
+        for (rank, outcomes) in ended.outcomes.iter().enumerate().filter(|(rank, _)| Some(*rank) != never) {
+            // Who has all of its sum has what it asked for, whoever fails behind it.
+            let [(at, outcome)] = &outcomes[..] else { panic!("rank {rank} of {self:?} was told {outcomes:?}") };
+            if let Err(failure) = &outcome.result {
+                assert!(*at <= Instant::ZERO + PATIENCE.times(5), "rank {rank} was told only at {at}: {failure}");
+                named.push((rank, failure.suspect));
+            }
+        }
+        named
+    }
+}
+
+fn is_rank(suspect: Suspect, ranks: &[usize]) -> bool {
+    ranks.iter().any(|rank| suspect == Suspect::Rank(Rank(*rank as u32)))
+}
+
+/// With one element most chunks are empty: who comes before the member has nothing to send to it, and all others are starved by those before them.
+#[test]
+fn a_member_that_never_begins_is_named_where_nobody_has_anything_for_it() {
+    for workers in [2, 3, 8] {
+        for (stride, barrier) in [(1, false), (workers - 1, false), (1, true), (workers - 1, true)] {
+            for never in 0..workers as usize {
+                let plan = Plan { stride, barrier, ..Plan::of(workers) };
+                let named = plan.named(1, &[], Some(never), None);
+                assert_eq!(named.len(), workers as usize - 1);
+                assert!(named.iter().all(|(_, suspect)| is_rank(*suspect, &[never])), "{never} of {plan:?}: {named:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_a_link_is_deaf_its_ends_are_named_and_nobody_names_itself() {
+    for workers in [2, 3, 8] {
+        for barrier in [false, true] {
+            for (from, elements) in (0..workers as usize).flat_map(|from| [(from, 1), (from, 100)]) {
+                for step in [1, workers as usize - 1] {
+                    let to = (from + step) % workers as usize;
+                    let plan = Plan { barrier, ..Plan::of(workers) };
+                    let named = plan.named(elements, &[], None, Some((from, to)));
+                    let is_right = |(rank, suspect): &(usize, Suspect)| is_rank(*suspect, &[from, to]) && !is_rank(*suspect, &[*rank]);
+                    assert!(named.iter().all(is_right), "{from} to {to} of {plan:?}, {elements} elements: {named:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Workers of a barrier hear the coordinator by a way of their own.
+#[test]
+fn where_a_worker_and_the_coordinator_do_not_hear_each_other_one_of_them_is_named() {
+    for (from, to) in [(0, 4), (4, 0), (0, 7), (7, 0)] {
+        let plan = Plan { barrier: true, ..Plan::of(8) };
+        let named = plan.named(100, &[], None, Some((from, to)));
+        let is_right = |(rank, suspect): &(usize, Suspect)| is_rank(*suspect, &[from, to]) && !is_rank(*suspect, &[*rank]);
+        assert!(named.len() > 4 && named.iter().all(is_right), "{from} to {to}: {named:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, rng_seed: RngSeed::Fixed(0x718), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_begins_late_is_not_named_for_who_never_does(
+        (plan, never) in plans().prop_filter("others wait", |plan| plan.workers > 1).prop_flat_map(|plan| { let workers = plan.workers as usize; (Just(plan), 0..workers) }),
+        elements in 1u64..60,
+        starts in proptest::collection::vec(0u64..PATIENCE.as_ps() / 1_000_000 * 9 / 10, 10),
+    ) {
+        let plan = Plan { reliability: LOSSY, faults: Faults { loss: plan.faults.loss.min(100), ..plan.faults }, ..plan };
+        let named = plan.named(elements, &starts, Some(never), None);
+        prop_assert_eq!(named.len(), plan.workers as usize - 1);
+        prop_assert!(named.iter().all(|(_, suspect)| is_rank(*suspect, &[never])), "{} of {:?}: {:?}", never, plan, named);
+    }
+
+    #[test]
+    fn where_one_never_begins_and_a_link_is_deaf_one_of_these_is_named(
+        (workers, never, from) in (2u32..9).prop_flat_map(|workers| { let ranks = 0..workers as usize; (Just(workers), ranks.clone(), ranks) }),
+        (elements, barrier, backwards) in (1u64..60, any::<bool>(), any::<bool>()),
+        starts in proptest::collection::vec(0u64..PATIENCE.as_ps() / 1_000_000 / 2, 10),
+    ) {
+        let plan = Plan { barrier, ..Plan::of(workers) };
+        let to = (from + if backwards { workers as usize - 1 } else { 1 }) % workers as usize;
+        let named = plan.named(elements, &starts, Some(never), Some((from, to)));
+        let is_right = |(rank, suspect): &(usize, Suspect)| is_rank(*suspect, &[never, from, to]) && !is_rank(*suspect, &[*rank]);
+        prop_assert!(named.iter().all(is_right), "{} never begins, {} to {} is deaf, {:?}: {:?}", never, from, to, plan, named);
+    }
+}
+
 #[test]
 fn workers_that_disagree_about_the_length_are_told() {
     for reliability in [LOSSY, Reliability::LOSSLESS] {

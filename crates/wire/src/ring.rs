@@ -21,9 +21,10 @@
 //! | 2 | 6 | `mask` | bit i: sequence `next` + 1 + i has arrived |
 //! | 8 | 4 | `next` | the first sequence that has not arrived |
 //!
-//! The rest: byte 1 is zero (abort: `suspect_kind`, 0 unknown, 1 rank, 2 switch) and bytes 2-3 are the operation. Probe and alive
-//! end there (4 bytes). Ready has `until` in bytes 4-7: the first sequence behind all that were turned away. Step done and go go on with `step` in bytes 4-5 and zero in 6-7; step done has the `rank` in bytes 8-11. Abort
-//! has the `suspect` in bytes 4-7.
+//! The rest: byte 1 is zero (alive and abort: `suspect_kind`, 0 unknown, 1 rank, 2 switch) and bytes 2-3 are the operation. Probe ends there
+//! (4 bytes). Ready has `until` in bytes 4-7: the first sequence behind all that were turned away. Step done and go go on with `step` in bytes
+//! 4-5 and zero in 6-7; step done has the `rank` in bytes 8-11. Alive and abort have the `suspect` in bytes 4-7: whom the sender waits for, which
+//! is itself where it has not begun the operation; and who is missing, which is unknown where it is the receiver, whom the sender does not hear.
 
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
@@ -95,8 +96,8 @@ pub struct RingPacket<'a> {
 const fn length_of(kind: u8) -> Option<usize> {
     match kind {
         SCATTER | GATHER | ACK | STEP_DONE => Some(12),
-        PROBE | ALIVE => Some(4),
-        READY | GO | ABORT => Some(8),
+        PROBE => Some(4),
+        READY | GO | ALIVE | ABORT => Some(8),
         _ => None,
     }
 }
@@ -113,7 +114,7 @@ impl<'a> RingPacket<'a> {
         let head = front(bytes, needed)?;
         match kind {
             SCATTER | GATHER => {}
-            ABORT => {
+            ALIVE | ABORT => {
                 require(head[1] <= 2, "suspect_kind", head[1])?;
                 let suspect = u32_at(head, 4);
                 require(head[1] != 0 || suspect == 0, "suspect", suspect)?;
@@ -151,17 +152,17 @@ impl<'a> RingPacket<'a> {
             ACK => RingHeader::Ack { mask: AckMask([u16_at(bytes, 2), u16_at(bytes, 4), u16_at(bytes, 6)]), next: u32_at(bytes, 8) },
             READY => RingHeader::Ready { operation: operation(2), until: u32_at(bytes, 4) },
             PROBE => RingHeader::Probe { operation: operation(2) },
-            ALIVE => RingHeader::Alive { operation: operation(2) },
             STEP_DONE => RingHeader::StepDone { operation: operation(2), step: u16_at(bytes, 4), rank: Rank(u32_at(bytes, 8)) },
             GO => RingHeader::Go { operation: operation(2), step: u16_at(bytes, 4) },
-            _ => {
+            kind => {
                 let name = u32_at(bytes, 4);
                 let suspect = match bytes[1] {
                     1 => Suspect::Rank(Rank(name)),
                     2 => Suspect::Switch(NodeId(name)),
                     _ => Suspect::Unknown,
                 };
-                RingHeader::Abort { operation: operation(2), suspect }
+                let operation = operation(2);
+                if kind == ALIVE { RingHeader::Alive { operation, suspect } } else { RingHeader::Abort { operation, suspect } }
             }
         }
     }
@@ -206,15 +207,17 @@ pub enum RingHeader {
         /// The first sequence behind all that were turned away: what was sent from here on finds the operation.
         until: u32,
     },
-    /// To the predecessor: are you there?
+    /// To the predecessor, or in barrier mode to the coordinator: are you there, and whom do you wait for?
     Probe {
         /// Low 16 bits of the operation's number.
         operation: u16,
     },
-    /// To the successor: I am here.
+    /// To who asked, or to the predecessor whose packets come too early: I am here.
     Alive {
-        /// Low 16 bits of the operation's number.
+        /// Low 16 bits of the number of the sender's operation, or of its next one.
         operation: u16,
+        /// Whom the sender waits for, as far as it knows; itself where it has not begun the operation.
+        suspect: Suspect,
     },
     /// Barrier mode, to the coordinator: this rank has received all of the step.
     StepDone {
@@ -236,7 +239,7 @@ pub enum RingHeader {
     Abort {
         /// Low 16 bits of the operation's number.
         operation: u16,
-        /// Who is missing.
+        /// Who is missing; unknown where that is the receiver itself, which the sender does not hear.
         suspect: Suspect,
     },
 }
@@ -264,8 +267,8 @@ impl Wire for RingHeader {
     fn wire_len(&self) -> usize {
         match self {
             RingHeader::Scatter { .. } | RingHeader::Gather { .. } | RingHeader::Ack { .. } | RingHeader::StepDone { .. } => 12,
-            RingHeader::Probe { .. } | RingHeader::Alive { .. } => 4,
-            RingHeader::Ready { .. } | RingHeader::Go { .. } | RingHeader::Abort { .. } => 8,
+            RingHeader::Probe { .. } => 4,
+            RingHeader::Ready { .. } | RingHeader::Go { .. } | RingHeader::Alive { .. } | RingHeader::Abort { .. } => 8,
         }
     }
 
@@ -295,7 +298,7 @@ impl Wire for RingHeader {
                 put(out, 2, operation.to_le_bytes());
                 put(out, 4, until.to_le_bytes());
             }
-            RingHeader::Probe { operation } | RingHeader::Alive { operation } => put(out, 2, operation.to_le_bytes()),
+            RingHeader::Probe { operation } => put(out, 2, operation.to_le_bytes()),
             RingHeader::StepDone { operation, step, rank } => {
                 put(out, 2, operation.to_le_bytes());
                 put(out, 4, step.to_le_bytes());
@@ -305,7 +308,7 @@ impl Wire for RingHeader {
                 put(out, 2, operation.to_le_bytes());
                 put(out, 4, step.to_le_bytes());
             }
-            RingHeader::Abort { operation, suspect } => {
+            RingHeader::Alive { operation, suspect } | RingHeader::Abort { operation, suspect } => {
                 let (kind, name) = match suspect {
                     Suspect::Unknown => (0, 0),
                     Suspect::Rank(rank) => (1, rank.0),
@@ -333,6 +336,7 @@ impl Wire for RingHeader {
 pub const LAYOUT: Layout = {
     const DATA: &[u8] = &[1, 2];
     const STEPS: &[u8] = &[7, 8];
+    const SUSPECTED: &[u8] = &[6, 9];
     Layout {
         name: "ring",
         title: "Ring",
@@ -344,7 +348,7 @@ pub const LAYOUT: Layout = {
             kind(3, "ack", 12),
             kind(4, "ready", 8),
             kind(5, "probe", 4),
-            kind(6, "alive", 4),
+            kind(6, "alive", 8),
             kind(7, "step done", 12),
             kind(8, "go", 8),
             kind(9, "abort", 8),
@@ -357,12 +361,12 @@ pub const LAYOUT: Layout = {
             Field::new("sequence", 8, 4).of(DATA),
             Field::new("mask", 2, 6).of(&[3]).shown(Show::Bits),
             Field::new("next", 8, 4).of(&[3]),
-            Field::new("suspect_kind", 1, 1).of(&[9]).named(SUSPECTS),
+            Field::new("suspect_kind", 1, 1).of(SUSPECTED).named(SUSPECTS),
             Field::new("operation", 2, 2).of(&[4, 5, 6, 7, 8, 9]),
             Field::new("step", 4, 2).of(STEPS),
             Field::new("until", 4, 4).of(&[4]),
             Field::new("rank", 8, 4).of(&[7]),
-            Field::new("suspect", 4, 4).of(&[9]),
+            Field::new("suspect", 4, 4).of(SUSPECTED),
         ],
     }
 };
@@ -383,7 +387,7 @@ mod tests {
             (RingHeader::Ack { mask: AckMask::new(0x0706_0504_0302), next: 0x0b0a_0908 }, &[3, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
             (RingHeader::Ready { operation: 0x0302, until: 0x0706_0504 }, &[4, 0, 2, 3, 4, 5, 6, 7]),
             (RingHeader::Probe { operation: 0x0302 }, &[5, 0, 2, 3]),
-            (RingHeader::Alive { operation: 0x0302 }, &[6, 0, 2, 3]),
+            (RingHeader::Alive { operation: 0x0302, suspect: Suspect::Rank(Rank(0x0706)) }, &[6, 1, 2, 3, 6, 7, 0, 0]),
             (RingHeader::StepDone { operation: 2, step: 0x0504, rank: Rank(0x0b0a_0908) }, &[7, 0, 2, 0, 4, 5, 0, 0, 8, 9, 10, 11]),
             (RingHeader::Go { operation: 2, step: 0x0504 }, &[8, 0, 2, 0, 4, 5, 0, 0]),
             (RingHeader::Abort { operation: 2, suspect: Suspect::Rank(Rank(3)) }, &[9, 1, 2, 0, 3, 0, 0, 0]),
@@ -407,6 +411,8 @@ mod tests {
         assert_eq!(error(&[1; 11]), Malformed::Truncated { needed: 12, got: 11 });
         assert_eq!(error(&[5, 1, 0, 0]), Malformed::Field { name: "reserved", value: 1 });
         assert_eq!(error(&[8, 0, 0, 0, 0, 0, 0, 1]), Malformed::Field { name: "reserved", value: 256 });
+        assert_eq!(error(&[6, 0, 0, 0]), Malformed::Truncated { needed: 8, got: 4 });
+        assert_eq!(error(&[6, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "suspect", value: 1 });
         assert_eq!(error(&[9, 3, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "suspect_kind", value: 3 });
         assert_eq!(error(&[9, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "suspect", value: 1 });
     }

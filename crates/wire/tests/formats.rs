@@ -143,7 +143,7 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
         any::<(u64, u32)>().prop_map(|(mask, next)| RingHeader::Ack { mask: AckMask::new(mask), next }),
         (any::<u16>(), any::<u32>()).prop_map(|(operation, until)| RingHeader::Ready { operation, until }),
         any::<u16>().prop_map(|operation| RingHeader::Probe { operation }),
-        any::<u16>().prop_map(|operation| RingHeader::Alive { operation }),
+        (any::<u16>(), suspects()).prop_map(|(operation, suspect)| RingHeader::Alive { operation, suspect }),
         any::<(u16, u16, u32)>().prop_map(|(operation, step, rank)| RingHeader::StepDone { operation, step, rank: Rank(rank) }),
         any::<(u16, u16)>().prop_map(|(operation, step)| RingHeader::Go { operation, step }),
         (any::<u16>(), suspects()).prop_map(|(operation, suspect)| RingHeader::Abort { operation, suspect }),

@@ -1,6 +1,7 @@
-//! The worker of a ring: the way of the data. What happens when packets or workers are lost is in [`super::recovery`].
+//! The worker of a ring: the way of the data. What happens when packets or workers are lost is in [`recovery`] and [`waiting`].
 
 mod recovery;
+mod waiting;
 
 use std::collections::VecDeque;
 
@@ -297,8 +298,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         tx.note(Event::Dropped(if early { DropReason::NotReady } else { DropReason::Stale }));
         if early && self.ledger.running().is_some() && self.config.reliability.reliable {
             // Who waits in an operation before is not missing: it will go on, or say who is.
-            let operation = self.operation16();
-            tx.send(self.to(self.config.predecessor.address), &RingHeader::Alive { operation }, Body::Empty);
+            tx.send(self.to(self.config.predecessor.address), &self.alive(), Body::Empty);
         }
     }
 
@@ -328,7 +328,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             if !self.tell_step_done(now, tx) {
                 return;
             }
-            self.recovery.progress_at = now;
+            self.recovery.note_progress(now);
         }
     }
 
@@ -373,7 +373,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         let missing = coordinator.missing();
         let verdict = coordinator.on_step_done(operation, step, rank);
         if coordinator.missing() != missing {
-            self.recovery.progress_at = now;
+            self.recovery.note_progress(now);
         }
         match verdict {
             Verdict::Wait => {}
@@ -391,7 +391,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         if !ours || !self.barrier.go(u32::from(step)) {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
-        self.recovery.progress_at = now;
+        self.recovery.note_progress(now);
         self.pass_barrier(now, tx);
         self.pump(now, tx);
         self.finish_if_done();
@@ -435,7 +435,7 @@ impl<P: Payload + ?Sized> Node<P> for RingWorker<P> {
             RingHeader::Ack { mask, next } => self.on_ack(now, from, next, mask.bits(), tx),
             RingHeader::Ready { operation, until } => self.on_ready(now, from, (operation, until), tx),
             RingHeader::Probe { .. } => self.on_probe(from, tx),
-            RingHeader::Alive { operation } => self.on_alive(now, from, operation, tx),
+            RingHeader::Alive { operation, suspect } => self.on_alive(now, from, (operation, suspect), tx),
             RingHeader::StepDone { operation, step, rank } => {
                 if !self.abort_answered(from.source, tx) {
                     self.on_step_done(now, from, operation, step, rank, tx);
@@ -445,7 +445,7 @@ impl<P: Payload + ?Sized> Node<P> for RingWorker<P> {
                 Some(barrier) if barrier.coordinator == from.source => self.begin_step(now, operation, step, tx),
                 _ => tx.note(Event::Dropped(DropReason::NotAMember)),
             },
-            RingHeader::Abort { operation, suspect } => self.on_abort(from, operation, suspect, tx),
+            RingHeader::Abort { operation, suspect } => self.on_abort(from, (operation, suspect), tx),
         }
     }
 

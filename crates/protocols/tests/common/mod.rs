@@ -156,6 +156,8 @@ pub struct Net<P: HasVectors + ?Sized, H, W, S> {
     faults: Faults,
     /// Of 1000 packets, so many are marked: they met congestion.
     marks: u32,
+    /// What goes from the first to the second is lost.
+    deaf: Vec<(usize, usize)>,
     ended: Ended,
 }
 
@@ -295,6 +297,7 @@ where
             draws: 0,
             faults,
             marks: 0,
+            deaf: Vec::new(),
             ended,
             scripts,
         };
@@ -317,6 +320,11 @@ where
     /// Of 1000 packets, so many are marked.
     pub fn mark(&mut self, per_mille: u32) {
         self.marks = per_mille;
+    }
+
+    /// All that goes from one node to another is lost, and nothing of what comes back.
+    pub fn deafen(&mut self, from: usize, to: usize) {
+        self.deaf.push((from, to));
     }
 
     /// A switch stops working at once.
@@ -464,7 +472,7 @@ where
         counts.data_bytes_sent[node] += payload.borrow().bytes() as u64;
         let role = if node < workers { Role::Worker } else { Role::Switch };
         let source = Address { node: NodeId(node as u32), role };
-        if self.draw() % 1000 < u64::from(self.faults.loss) {
+        if self.draw() % 1000 < u64::from(self.faults.loss) || self.deaf.contains(&(node, to)) {
             return;
         }
         let copies = if self.draw() % 1000 < u64::from(self.faults.duplication) { 2 } else { 1 };

@@ -1,32 +1,21 @@
-//! What a ring worker does about lost packets and lost workers: acknowledgements, repetitions, probes, giving up.
+//! What a ring worker does about lost packets and lost workers: acknowledgements, repetitions, giving up.
 
 use fanin_core::{
     Address, Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, JobId, Payload, Rank, RetransmitReason, Suspect, Tx,
 };
 use fanin_wire::ring::{AckMask, RingHeader};
 
+use super::waiting::Words;
 use super::{Hop, RingWorker};
-use crate::ring::barrier::COORDINATOR;
+use crate::ring::config::RingPeer;
 use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
 use crate::shared::sender::SendWindow;
-use crate::shared::serial::newer16;
 
 /// A packet that comes in order is acknowledged with the 8th of its kind at the latest, and with the last that a smaller window has room for:
 /// nobody waits for the time after which the rest is acknowledged.
 const ACK_EVERY: u32 = 8;
-
-/// The predecessor is asked whether it is there after this part of the patience without a word.
-const ASKED_AFTER: u64 = 4;
-
-/// And then so often in the patience, until it answers: where every link loses a tenth of all packets, one question of two comes back, and who is
-/// there must not be named.
-const ASKED_EVERY: u64 = 64;
-
-/// How many times the patience the ring may stand still while all neighbours are alive: at the coordinator of a barrier, which knows
-/// who is missing; at who waits for the coordinator's word; at all others.
-const STANDSTILL_PATIENCES: [u64; 3] = [2, 3, 4];
 
 /// The state of recovery.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -39,12 +28,15 @@ pub(in crate::ring) struct Recovery {
     ack_every: u32,
     ack_delay: Duration,
     /// When the predecessor was last heard, and last asked.
-    heard_at: Instant,
-    probed_at: Option<Instant>,
+    pub(super) heard_at: Instant,
+    pub(super) probed_at: Option<Instant>,
     /// When a packet was last accepted or acknowledged, or a barrier passed.
-    pub progress_at: Instant,
-    /// The job has failed: the operation, and who is missing.
+    pub(super) progress_at: Instant,
+    /// Whom others wait for, as they have said since.
+    pub(super) words: Words,
+    /// The job has failed: the operation, and who is missing; and whether this worker has found that out itself.
     given_up: Option<(u16, Suspect)>,
+    found_out: bool,
     /// It failed elsewhere and no operation here has been told.
     inherited: bool,
 }
@@ -61,14 +53,23 @@ impl Recovery {
             heard_at: Instant::ZERO,
             probed_at: None,
             progress_at: Instant::ZERO,
+            words: Words::default(),
             given_up: None,
+            found_out: false,
             inherited: false,
         }
     }
 
     /// An operation begins.
     pub(in crate::ring) fn begin(&mut self, now: Instant) {
-        (self.heard_at, self.probed_at, self.progress_at) = (now, None, now);
+        (self.heard_at, self.probed_at) = (now, None);
+        self.note_progress(now);
+    }
+
+    /// Something has gone on: what was said before tells no more who keeps this worker.
+    #[inline]
+    pub(in crate::ring) fn note_progress(&mut self, now: Instant) {
+        (self.progress_at, self.words) = (now, Words::default());
     }
 
     /// The suspect of a failure elsewhere that no operation here has been told of.
@@ -84,6 +85,7 @@ impl Recovery {
         }
         self.owed_at = self.owed_at.map(|at| rebased(at, now));
         self.probed_at = self.probed_at.map(|at| rebased(at, now));
+        self.words.rebase(now);
     }
 }
 
@@ -108,7 +110,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     /// A new packet has been stored: acknowledges it now, or soon.
     #[inline]
     pub(in crate::ring) fn on_accepted<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, last: bool, tx: &mut T) {
-        self.recovery.progress_at = now;
+        self.recovery.note_progress(now);
         let in_order = self.recovery.received.accept(sequence);
         self.recovery.owed_count += 1;
         if !in_order || last || self.recovery.owed_count >= self.recovery.ack_every {
@@ -139,7 +141,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             return tx.note(Event::Dropped(DropReason::OutsideWindow));
         }
         if self.recovery.sent.first() != before || mask != 0 {
-            self.recovery.progress_at = now;
+            self.recovery.note_progress(now);
         }
         if mask != 0 {
             self.resend_lost(now, next.wrapping_add(1 + mask.ilog2()), tx);
@@ -223,55 +225,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         self.cut.piece(self.steps.sent(u32::from(hop.step)), hop.segment).index
     }
 
-    // ---- Who is there --------------------------------------------------------------------------------------------------------------
-
-    /// The successor asks whether this worker is there.
-    pub(in crate::ring) fn on_probe<T: Tx<RingHeader, P>>(&mut self, from: Ingress, tx: &mut T) {
-        if from.source != self.config.successor.address {
-            return tx.note(Event::Dropped(DropReason::NotAMember));
-        }
-        if !self.abort_answered(from.source, tx) {
-            let operation = self.operation16();
-            tx.send(self.to(from.source), &RingHeader::Alive { operation }, Body::Empty);
-        }
-    }
-
-    /// A neighbour is there: the predecessor, who was asked, or the successor, who is in an operation before this one.
-    pub(in crate::ring) fn on_alive<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, tx: &mut T) {
-        let behind = from.source == self.config.successor.address && newer16(self.operation16(), operation);
-        if behind {
-            self.recovery.sent.on_alive(now);
-        } else if from.source != self.config.predecessor.address {
-            return tx.note(Event::Dropped(DropReason::NotAMember));
-        }
-        if from.source == self.config.predecessor.address {
-            (self.recovery.heard_at, self.recovery.probed_at) = (now, None);
-        }
-    }
-
-    /// When the predecessor is asked; `None` while nothing is expected of it.
-    #[inline]
-    fn probe_at(&self) -> Option<Instant> {
-        if self.rest.receives == 0 {
-            return None;
-        }
-        let patience = self.config.reliability.patience;
-        Some(
-            self.recovery.probed_at.map_or(self.recovery.heard_at + patience.divided(ASKED_AFTER), |at| at + patience.divided(ASKED_EVERY)),
-        )
-    }
-
-    /// When the operation fails although all neighbours are alive, and who is named.
-    fn standstill(&self) -> (Instant, Suspect) {
-        let [coordinator, told, other] = STANDSTILL_PATIENCES;
-        let waits = self.barrier.is_waiting();
-        let (patiences, suspect) = match &self.coordinator {
-            Some(all) if waits => (coordinator, all.first_missing().map_or(Suspect::Unknown, Suspect::Rank)),
-            None if waits => (told, Suspect::Rank(COORDINATOR)),
-            _ => (other, Suspect::Unknown),
-        };
-        (self.recovery.progress_at + self.config.reliability.patience.times(patiences), suspect)
-    }
+    // ---- Timers --------------------------------------------------------------------------------------------------------------------
 
     /// When the operation fails, and who is named.
     #[inline]
@@ -291,7 +245,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             return owed;
         }
         let mut next = self.give_up_at().0;
-        for at in [owed, self.recovery.sent.resend_at(), self.probe_at(), self.barrier.tell_again_at(&self.config.reliability)] {
+        for at in [owed, self.recovery.sent.resend_at(), self.ask_at(), self.barrier.tell_again_at(&self.config.reliability)] {
             next = at.map_or(next, |at| at.min(next));
         }
         Some(next)
@@ -313,11 +267,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             return self.fail(suspect, FailureReason::NoProgress, tx);
         }
         self.resend_expired(now, tx);
-        let operation = self.operation16();
-        if self.probe_at().is_some_and(|at| at <= now) {
-            self.recovery.probed_at = Some(now);
-            tx.send(self.to(self.config.predecessor.address), &RingHeader::Probe { operation }, Body::Empty);
-        }
+        self.ask(now, tx);
         if self.barrier.tell_again_at(&self.config.reliability).is_some_and(|at| at <= now) {
             tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block: self.barrier.step });
             self.tell_step_done(now, tx);
@@ -329,9 +279,10 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     /// Ends the job, here and at the neighbours.
     pub(in crate::ring) fn fail<T: Tx<RingHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         let operation = self.operation16();
-        self.end_job(operation, suspect, reason, tx);
+        self.recovery.found_out = true;
+        self.end_job(operation, (suspect, suspect), reason, tx);
         for address in self.neighbours() {
-            tx.send(self.to(address), &RingHeader::Abort { operation, suspect }, Body::Empty);
+            self.tell_abort(address, (operation, suspect), tx);
         }
     }
 
@@ -341,14 +292,15 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         [Some(predecessor), (successor != predecessor).then_some(successor)].into_iter().flatten().filter(move |_| !alone)
     }
 
-    /// Ends the job. The running operation fails; but where only acknowledgements are missing, the caller has what it asked for.
-    fn end_job<T: Tx<RingHeader, P>>(&mut self, operation: u16, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+    /// Ends the job. The running operation fails, and its caller is told of `named`; but where only acknowledgements are missing, it has what it
+    /// asked for. All others are told of `suspect`.
+    fn end_job<T: Tx<RingHeader, P>>(&mut self, operation: u16, (suspect, named): (Suspect, Suspect), reason: FailureReason, tx: &mut T) {
         let whole = self.rest.receives == 0 && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
         let mut told = false;
         if whole {
             self.ledger.complete();
             self.ledger.close();
-        } else if let Some(failure) = self.ledger.fail(Some(u32::from(self.rest.step_reached)), suspect, reason) {
+        } else if let Some(failure) = self.ledger.fail(Some(u32::from(self.rest.step_reached)), named, reason) {
             told = true;
             tx.note(Event::Failed(failure));
         }
@@ -362,17 +314,26 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// A neighbour has given up, or the coordinator says that it has: so does this worker, and tells those who may not know.
-    pub(in crate::ring) fn on_abort<T: Tx<RingHeader, P>>(&mut self, from: Ingress, operation: u16, suspect: Suspect, tx: &mut T) {
+    pub(in crate::ring) fn on_abort<T: Tx<RingHeader, P>>(&mut self, from: Ingress, (operation, suspect): (u16, Suspect), tx: &mut T) {
         if self.neighbours().all(|address| address != from.source) && !self.is_coordinator(from.source) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
         if self.recovery.given_up.is_some() {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
-        self.end_job(operation, suspect, FailureReason::PeerAborted, tx);
+        let (suspect, named) = self.given_up_by(from.source, suspect);
+        self.end_job(operation, (suspect, named), FailureReason::PeerAborted, tx);
         for address in self.neighbours().filter(|address| *address != from.source) {
-            tx.send(self.to(address), &RingHeader::Abort { operation, suspect }, Body::Empty);
+            self.tell_abort(address, (operation, suspect), tx);
         }
+    }
+
+    /// Tells another worker who is missing; whoever that is itself, that this worker does not hear it.
+    fn tell_abort<T: Tx<RingHeader, P>>(&self, to: Address, (operation, suspect): (u16, Suspect), tx: &mut T) {
+        let is_meant = |peer: &RingPeer| peer.address == to && suspect == Suspect::Rank(peer.rank);
+        let is_meant = [self.config.predecessor, self.config.successor].iter().any(is_meant);
+        let suspect = if self.recovery.found_out && is_meant { Suspect::Unknown } else { suspect };
+        tx.send(self.to(to), &RingHeader::Abort { operation, suspect }, Body::Empty);
     }
 
     fn is_coordinator(&self, address: Address) -> bool {
@@ -381,8 +342,8 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// Where the job has failed, tells so the sender of a packet, who does not know yet.
     pub(in crate::ring) fn abort_answered<T: Tx<RingHeader, P>>(&self, to: Address, tx: &mut T) -> bool {
-        let Some((operation, suspect)) = self.recovery.given_up else { return false };
-        tx.send(self.to(to), &RingHeader::Abort { operation, suspect }, Body::Empty);
+        let Some(failure) = self.recovery.given_up else { return false };
+        self.tell_abort(to, failure, tx);
         true
     }
 }
