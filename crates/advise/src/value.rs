@@ -193,5 +193,13 @@ fn of_workload(prepared: &Prepared) -> Option<Value> {
         }
     }
     let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
-    Some(Value { gbps: 0.0, range: (0.0, 0.0), simulated: Some(0.0), iteration_us: Some(mean), iteration_range_us: None, bound, unknown: None })
+    Some(Value {
+        gbps: 0.0,
+        range: (0.0, 0.0),
+        simulated: Some(0.0),
+        iteration_us: Some(mean),
+        iteration_range_us: None,
+        bound,
+        unknown: None,
+    })
 }
