@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use common::{SMALL, examples, fanin, folder, good, plan, refused, rows, without_wall_s};
 use serde_json::Value;
@@ -34,11 +35,52 @@ fn threads_beyond_runs_are_for_parts_of_a_run_or_it_is_said_why_not() {
         rows
     };
     assert_eq!(run("1"), run("2"));
+    // All files are the same, but for how long runs took; what is seen over time among them.
+    let text = text.replace("payload = \"1KiB\"\n", "payload = \"1KiB\"\n[run]\nseries_interval = \"1us\"\nmemory_interval = \"1us\"\n");
+    let name = plan(&folder, &text);
+    let files = |threads: &str| {
+        let out = format!("looked-at-{threads}");
+        let said = fanin(&folder, &["sim", name, "--threads", threads, "--out", &out]);
+        assert!(said.status.success() && !String::from_utf8_lossy(&said.stderr).contains("one core"), "{said:?}");
+        written(&folder.join(out))
+    };
+    let one = files("1");
+    assert!(
+        ["series.csv", "links.csv", "memory.csv", "report.html"].iter().all(|name| one.iter().any(|(known, _)| known == name)),
+        "{one:?}"
+    );
+    assert_eq!(one, files("2"));
     let lossless = text.replace("routing = ", "lossless = { model = \"output-queued\", input = \"64KiB\" }\nrouting = ");
     let name = plan(&folder, &lossless);
     let said = fanin(&folder, &["sim", name, "--threads", "2"]).stderr;
     assert_eq!(String::from_utf8_lossy(&said), "note: 1 of 1 runs used one core only: lossless links learn at once of credits\n");
     good(&folder, &["sim", name]);
+}
+
+/// The files of a folder by name, without how long runs took: `wall_s`, which results.csv has in a column, and other files in JSON.
+fn written(folder: &Path) -> Vec<(String, String)> {
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    files.sort();
+    let read = |path: &PathBuf| {
+        let mut text = String::from_utf8_lossy(&fs::read(path).unwrap()).to_string();
+        while let Some(at) = text.find("\"wall_s\":") {
+            let length = text[at..].find([',', '}']).unwrap();
+            text.replace_range(at..at + length, "");
+        }
+        if path.ends_with("results.csv") {
+            let column = text.lines().next().unwrap().split(',').position(|name| name == "wall_s").unwrap();
+            let cells = |line: &str| {
+                line.split(',')
+                    .enumerate()
+                    .filter(|(place, _)| *place != column)
+                    .map(|(_, cell)| cell.to_string() + ",")
+                    .collect::<String>()
+            };
+            text = text.lines().map(cells).collect::<Vec<_>>().join("\n");
+        }
+        (path.file_name().unwrap().to_string_lossy().to_string(), text)
+    };
+    files.iter().map(read).collect()
 }
 
 /// Exact under loss, and with an exchange of exponents ahead a little later.
