@@ -132,7 +132,7 @@ pub fn table(trials: &[Trial]) -> Vec<Row> {
 }
 
 /// What the first choice costs against the best one, by case: 1 - simulated of the first choice over the best simulated. Where the rules do not
-/// know of a system, or it is within a fifth of the first, it is simulated before the choice, as advice does it.
+/// know of a system, or it is near the first ([`CLOSE`]), it is simulated before the choice, as advice does it.
 pub fn regrets(trials: &[Trial], simulates: bool) -> Vec<f64> {
     let mut cases: Vec<u64> = trials.iter().map(|trial| trial.case).collect();
     cases.dedup();

@@ -403,12 +403,9 @@ impl Asker<'_> {
     fn today(&mut self, offers: &mut [Offer]) -> Result<Offer, PlanError> {
         let able = self.setting.today();
         let without = |offer: &&mut Offer| offer.steps[0].price <= 0.0 && offer.steps[0].switches.is_empty();
-        let most = offers.iter_mut().filter(without).map(|offer| offer.steps[0].value.score()).fold(0.0, f64::max);
-        for offer in offers.iter_mut().filter(without) {
-            if self.is_open(&offer.steps[0].value, most) {
-                offer.steps[0].value = self.simulated(offer.system, &able).unwrap_or_else(|| offer.steps[0].value.failed());
-            }
-        }
+        let mut all: Vec<_> =
+            offers.iter_mut().filter(without).map(|offer| (offer.system, able.clone(), &mut offer.steps[0].value)).collect();
+        self.settle(&mut all);
         let now = offers.iter().filter(|offer| offer.steps[0].switches.is_empty());
         let best = now.max_by(|a, b| a.steps[0].value.score().total_cmp(&b.steps[0].value.score()));
         let best = best.ok_or_else(|| PlanError::new(&self.setting.name, "no system can do these jobs on this network".to_string()))?;
@@ -423,6 +420,16 @@ impl Asker<'_> {
         self.confirmed.entry((system, able.clone())).or_insert_with(|| found(&able)).clone()
     }
 
+    /// Simulates what may be the best of these systems where some switches sum: until nothing that the rules do not know, or that is near the best as it
+    /// is found then, is without a simulation. So nothing is chosen by rules where simulations have brought down what was before it.
+    fn settle(&mut self, all: &mut [(&'static str, Vec<bool>, &mut Value)]) {
+        loop {
+            let most = all.iter().map(|(.., value)| value.score()).fold(0.0, f64::max);
+            let Some((system, able, value)) = all.iter_mut().find(|(.., value)| self.is_open(value, most)) else { return };
+            **value = self.simulated(system, able).unwrap_or_else(|| value.failed());
+        }
+    }
+
     /// Whether a value has to be simulated before it counts, where the most of all is so much.
     fn is_open(&self, value: &Value, most: f64) -> bool {
         let is_near = self.question.simulate && value.score() >= most * CLOSE;
@@ -432,17 +439,12 @@ impl Asker<'_> {
     /// Simulates the best step of offers that may be the first choice: what the rules do not know of, and what comes near unless that is not wanted.
     fn confirm(&mut self, offers: &mut [Offer]) {
         let today = self.setting.today();
-        let most = offers.first().map_or(0.0, |offer| offer.steps[offer.best].value.score());
+        let mut all = Vec::new();
         for offer in offers.iter_mut() {
-            if !self.is_open(&offer.steps[offer.best].value, most) {
-                continue;
-            }
             let names: Vec<String> = offer.steps[..=offer.best].iter().flat_map(|step| step.switches.clone()).collect();
-            let able = self.with(&today, &names);
-            let found = self.simulated(offer.system, &able);
-            let step = &mut offer.steps[offer.best];
-            step.value = found.unwrap_or_else(|| step.value.failed());
+            all.push((offer.system, self.with(&today, &names), &mut offer.steps[offer.best].value));
         }
+        self.settle(&mut all);
         let worth = |offer: &Offer| offer.steps[offer.best].value.score();
         offers.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
     }
@@ -459,11 +461,9 @@ impl Asker<'_> {
             let mut systems = vec![system];
             systems.extend(BY_HOSTS.iter().copied().filter(|one| self.question.systems.contains(one)));
             let mut values = systems.into_iter().filter_map(|system| Some((system, self.value(system, &left)?))).collect::<Vec<_>>();
-            let most = values.iter().map(|(_, value)| value.score()).fold(0.0, f64::max);
-            for (system, value) in values.iter_mut().filter(|_| names.len() <= FAILURES_SIMULATED) {
-                if self.is_open(value, most) {
-                    *value = self.simulated(system, &left).unwrap_or_else(|| value.failed());
-                }
+            if names.len() <= FAILURES_SIMULATED {
+                let mut all: Vec<_> = values.iter_mut().map(|(system, value)| (*system, left.clone(), value)).collect();
+                self.settle(&mut all);
             }
             let best = values.into_iter().max_by(|a, b| a.1.score().total_cmp(&b.1.score()));
             found.extend(best.map(|(system, value)| Failure { switch: name.clone(), system, value }));
