@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fanin_advise::check::CLOSE;
 use fanin_advise::prices::prices;
 use fanin_advise::setting::{New, Setting, gbps_of, simulated};
 use fanin_advise::{Advice, Question, advise, written};
@@ -152,6 +153,25 @@ fn what_is_bought_is_within_the_budget_is_held_by_simulation_and_says_what_fails
     assert!(plan.prepare(&plan.points[0], 0).is_ok());
     let page = std::fs::read_to_string(out.join("index.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("Not gained") && !page.contains("<script"));
+}
+
+#[test]
+fn what_is_near_the_first_choice_is_simulated_unless_rules_are_asked_for() {
+    let folder = Folder::new("settled");
+    let setting = folder.setting(&racks(&[4, 4], "25Gb/s", ""), &job(8));
+    let known = |question: &mut Question| question.systems = vec!["ring", "tree", "switchml"];
+    let found = advice(&setting, known);
+    let most = found.offers[0].steps[found.offers[0].best].value.score();
+    for offer in &found.offers {
+        let value = &offer.steps[offer.best].value;
+        assert_eq!(value.simulated.is_some(), value.score() >= most * CLOSE || offer.steps[offer.best].price == 0.0, "{offer:?}");
+    }
+    assert!(found.today.steps[0].value.simulated.is_some() && found.failures.iter().all(|failure| failure.value.simulated.is_some()));
+    let by_rules = advice(&setting, |question| {
+        known(question);
+        question.simulate = false;
+    });
+    assert!(by_rules.offers.iter().flat_map(|offer| &offer.steps).all(|step| step.value.simulated.is_none()), "{by_rules:?}");
 }
 
 #[test]
