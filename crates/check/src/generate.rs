@@ -3,6 +3,7 @@
 //! What a job must bear is fixed with the draw: its patience is chosen longer than what congestion, loss and short failures can cost, so
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
+mod cards;
 mod hardware;
 mod large;
 mod limits;
@@ -58,6 +59,9 @@ const NUMBERS: u64 = 63;
 /// The stream of networks that fall apart.
 const PARTITIONS: u64 = 67;
 
+/// The stream of machines whose switches sum.
+const CARDS: u64 = 68;
+
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weather {
@@ -84,17 +88,48 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     pods::network(&mut Draw::new(seed, IN_PODS), &mut network, only);
     other_ways(&mut Draw::new(seed, 41), &mut network);
     trimming(&mut Draw::new(seed, TRIMMING), &mut network);
+    let of_machines = cards::network(&mut Draw::new(seed, CARDS), &network, only);
+    if let Some(drawn) = of_machines.and_then(|network| on_machines(seed, weather, network, only)) {
+        return finished(seed, (draw, weather), drawn, only);
+    }
     let large = &mut Draw::new(seed, 51);
     let is_large = large::network(large, &mut network, only);
-    let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
-    let mut traffic = traffic(&mut Draw::new(seed, 3), &map);
-    congestion(&mut Draw::new(seed, CONGESTION), &mut traffic);
-    let mut kind_draw = Draw::new(seed, 6);
-    let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
-    by_systems(seed, &map, &mut jobs, only);
+    let mut drawn = Drawn::on(seed, weather, network, only);
     if is_large {
-        large::job(large, &map, &mut jobs);
+        large::job(large, &drawn.map, &mut drawn.jobs);
     }
+    finished(seed, (draw, weather), drawn, only)
+}
+
+/// A network, and what it carries, before what goes wrong is drawn.
+struct Drawn {
+    network: NetworkConfig,
+    map: NetworkMap,
+    traffic: Vec<TrafficConfig>,
+    jobs: Vec<JobRecipe>,
+}
+
+impl Drawn {
+    fn on(seed: u64, weather: Weather, network: NetworkConfig, only: Option<&str>) -> Drawn {
+        let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
+        let mut traffic = traffic(&mut Draw::new(seed, 3), &map);
+        congestion(&mut Draw::new(seed, CONGESTION), &mut traffic);
+        let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
+        by_systems(seed, &map, &mut jobs, only);
+        Drawn { network, map, traffic, jobs }
+    }
+}
+
+/// What is drawn on a network of machines, where all jobs are of systems that it can carry.
+fn on_machines(seed: u64, weather: Weather, network: NetworkConfig, only: Option<&str>) -> Option<Drawn> {
+    let drawn = Drawn::on(seed, weather, network, only);
+    cards::fit(&drawn.map, &drawn.jobs).then_some(drawn)
+}
+
+/// What a network carries and what goes wrong, put together.
+fn finished(seed: u64, (mut draw, weather): (Draw, Weather), drawn: Drawn, only: Option<&str>) -> Recipe {
+    let Drawn { mut network, map, traffic, mut jobs } = drawn;
+    let mut kind_draw = Draw::new(seed, 6);
     let in_pods = pods::divide(&mut Draw::new(seed, IN_PODS + 1), (&map, weather), &mut jobs, only);
     step_costs(&mut Draw::new(seed, 38), &mut jobs);
     some_forward_only(&mut Draw::new(seed, 39), &mut jobs);

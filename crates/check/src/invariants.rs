@@ -140,13 +140,16 @@ fn is_hit(recipe: &Recipe, host: NodeId) -> bool {
         })
 }
 
-/// Whether the failure leads to the host: its rank, or the switch that it hangs on.
+/// Whether the failure leads to the host: its rank, the switch that it hangs on, or one that it carries to, of which its own machine hears nothing more.
 fn is_named(recipe: &Recipe, job: &JobRecipe, host: NodeId, failure: &Failure) -> bool {
     match failure.suspect {
         Suspect::Rank(Rank(rank)) => job.hosts.get(rank as usize) == Some(&host),
         Suspect::Switch(switch) => {
             let topology = recipe.topology().expect("the run was built from it");
-            topology.map.leaf_of(host).is_some_and(|leaf| leaf.node == switch)
+            let map = &topology.map;
+            let is_led_to =
+                |leaf| map.neighbours_in_trees(leaf).iter().any(|next| next.node == switch && map.carrier(leaf, next.port) == Some(host));
+            map.leaf_of(host).is_some_and(|leaf| leaf.node == switch || is_led_to(leaf.node))
         }
         Suspect::Unknown => false,
     }

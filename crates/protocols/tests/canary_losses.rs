@@ -179,6 +179,33 @@ fn who_has_not_asked_is_asked_and_answers_only_if_it_has_contributed() {
 }
 
 #[test]
+fn a_leader_of_whose_block_nothing_is_heard_asks_for_the_patience_and_no_longer() {
+    // Its worker never begins, and none of its packets arrives: the others give up, and it never hears of that.
+    let mut h0 = reliable(0, 3);
+    assert_eq!(h0.gets(0, request(0, 0, 1, 0), NOTHING), []);
+    let probe = (direct(2), CanaryHeader::Probe { id: named(0, 0), rank: Rank(0) }, NOTHING);
+    assert_eq!(h0.waits(RTO), [probe.clone()]);
+    let begun = h0.now;
+    // Who asks again is there, and lacks it still: asking ends the patience after that one.
+    let asked_again = begun + PATIENCE.divided(2);
+    let mut asked = Vec::new();
+    while h0.now < begun + PATIENCE.times(3) {
+        if h0.now == asked_again {
+            h0.gets(0, request(0, 0, 1, 1), NOTHING);
+        }
+        for packet in h0.waits(Duration::from_us(10)) {
+            assert_eq!(packet, probe);
+            asked.push(h0.now);
+        }
+    }
+    let last = *asked.last().expect("it has asked");
+    assert!(last > asked_again + PATIENCE.times(9).divided(10) && last <= asked_again + PATIENCE.times(11).divided(10), "{last:?}");
+    assert_eq!(h0.node.next_timeout(), None, "nothing is left to do");
+    // The other one asks at last, so all have: something is lost.
+    assert_eq!(h0.gets(0, request(0, 0, 2, 0), NOTHING).len(), 2);
+}
+
+#[test]
 fn a_worker_contributes_anew_once_a_generation_and_in_the_end_directly() {
     let mut h1 = reliable(1, 3);
     h1.submits(0, 1);

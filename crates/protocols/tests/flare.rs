@@ -88,7 +88,7 @@ fn reliability() -> Reliability {
 
 /// A switch of two workers; not the root where it has a parent.
 fn switch(storage: StorageKind, has_parent: bool) -> FlareSwitch<Bytes> {
-    let child = |rank: u32| TreeChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)) };
+    let child = |rank: u32| TreeChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)), carrier: None };
     FlareSwitch::new(FlareSwitchConfig {
         job: JobId(7),
         op: ElementOp::I32_SUM.into(),
@@ -167,7 +167,7 @@ fn ranks_that_disagree_about_an_operation_are_refused() {
 /// A run whose indices would go beyond 16 bits is refused in a block that has begun, too: cut off they would be others of the largest block.
 #[test]
 fn indices_beyond_16_bits_are_refused() {
-    let child = |rank: u32| TreeChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)) };
+    let child = |rank: u32| TreeChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)), carrier: None };
     let mut switch: FlareSwitch<Bytes> = FlareSwitch::new(FlareSwitchConfig {
         job: JobId(7),
         op: ElementOp::I32_SUM.into(),

@@ -196,7 +196,8 @@ fn tree_switch(reliable: bool) -> TreeSwitch<Bytes> {
 
 /// The root of one tree, below the root of a second, and outside of a third.
 fn switch_of_trees(reliable: bool) -> TreeSwitchConfig<<Bytes as Payload>::Op> {
-    let children: Vec<_> = (0..3).map(|child| TreeChild { port: PortId(child), who: Suspect::Rank(Rank(child.into())) }).collect();
+    let children: Vec<_> =
+        (0..3).map(|child| TreeChild { port: PortId(child), who: Suspect::Rank(Rank(child.into())), carrier: None }).collect();
     let role = |parent| Some(TreeRole { parent, children: children.clone() });
     TreeSwitchConfig {
         job: JOB,
@@ -234,7 +235,9 @@ fn switchml_switch(root: bool, fixed_point: bool) -> SwitchMlSwitch<Bytes> {
         block_bytes: 8,
         pool: 3,
         parent: (!root).then_some(SwitchMlParent { port: PortId(3), node: NodeId(8) }),
-        children: (0..3).map(|child| SwitchMlChild { port: PortId(child), who: Suspect::Rank(Rank(child.into())) }).collect(),
+        children: (0..3)
+            .map(|child| SwitchMlChild { port: PortId(child), who: Suspect::Rank(Rank(child.into())), carrier: None })
+            .collect(),
         fixed_point,
         resend_gap: Duration::from_us(10),
     })

@@ -24,7 +24,7 @@ fn run(bug: Planted) {
             reliability,
         })
     };
-    let child = |rank| TreeChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)) };
+    let child = |rank| TreeChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)), carrier: None };
     let mut switch = TreeSwitch::new(TreeSwitchConfig {
         job: JOB,
         op: Census::OP,

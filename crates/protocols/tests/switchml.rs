@@ -92,7 +92,7 @@ impl Plan {
 
     fn switches<P: HasVectors + ?Sized>(&self) -> Vec<SwitchMlSwitch<P>> {
         let levels = self.levels();
-        let child = |(port, who)| SwitchMlChild { port, who };
+        let child = |(port, who)| SwitchMlChild { port, who, carrier: None };
         let spine = SwitchMlParent { port: PortId(TwoLevels::UP), node: levels.spine(0) };
         let parent = (levels.used() > 1).then_some(spine);
         let leaves = (0..levels.used()).map(|leaf| self.switch(parent, levels.on_leaf(leaf).map(child).collect()));

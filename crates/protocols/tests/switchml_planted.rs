@@ -26,7 +26,7 @@ fn run(bug: Planted, faults: Faults) {
             fixed_point: false,
         })
     };
-    let child = |rank| SwitchMlChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)) };
+    let child = |rank| SwitchMlChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)), carrier: None };
     let mut switch = SwitchMlSwitch::new(SwitchMlSwitchConfig {
         job: JOB,
         op: Census::OP,

@@ -66,6 +66,24 @@ impl<'a> Members<'a> {
         }
         self.who(at)
     }
+
+    /// Whose host hands on what comes to `switch` by `port` from a node of a tree: there, or further down, where switches above have nothing else.
+    pub(crate) fn carrier_below<'p>(
+        &self,
+        (switch, port): (NodeId, PortId),
+        node: NodeId,
+        children: impl Fn(NodeId) -> Option<&'p TreePlace>,
+    ) -> Option<Rank> {
+        let (mut above, mut at) = ((switch, port), node);
+        while !self.map.is_host(at) {
+            if let Some(host) = self.map.carrier(above.0, above.1) {
+                return self.rank_at[host.index()];
+            }
+            let [(port, only)] = &children(at)?.children[..] else { return None };
+            (above, at) = ((at, *port), *only);
+        }
+        None
+    }
 }
 
 /// Roots of `count` trees (baselines 5): the switch itself where all hosts hang on one; else different switches of the top level, drawn
@@ -199,6 +217,34 @@ pub(crate) fn leaf_of(map: &NetworkMap, host: NodeId) -> Result<Neighbour, Build
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two machines (4, 5) of two hosts, a rail's leaf (6 to 9) for each host, and a spine (10) that joins these.
+    #[test]
+    fn who_carries_is_who_is_missing() {
+        let mut map = NetworkMap::new(4, &[1, 1, 2, 2, 2, 2, 3]);
+        for host in 0..4 {
+            map.join(NodeId(host), NodeId(4 + host / 2));
+            map.join(NodeId(host), NodeId(6 + host));
+        }
+        (6..10).for_each(|leaf| drop(map.join(NodeId(leaf), NodeId(10))));
+        (0..4).for_each(|host| drop(map.join_through(NodeId(4 + host / 2), NodeId(host), NodeId(6 + host))));
+        let hosts: Vec<NodeId> = [3, 2, 1, 0].map(NodeId).to_vec();
+        let layout = tree(&map, &hosts, NodeId(10), 0).unwrap();
+        let members = Members::new(&map, &hosts);
+        let carriers = |switch: u32| -> Vec<Option<Rank>> {
+            let children = &layout.place(NodeId(switch)).unwrap().children;
+            let below = |node| layout.place(node);
+            children.iter().map(|(port, node)| members.carrier_below((NodeId(switch), *port), *node, below)).collect()
+        };
+        // A tree stays on a rail, of which one host a machine has a leaf: that one is below the leaf, and below the spine by way of it.
+        let leaves: Vec<u32> = layout.place(NodeId(10)).unwrap().children.iter().map(|(_, leaf)| leaf.0).collect();
+        let of_leaves: Vec<Option<Rank>> = leaves.iter().map(|leaf| Some(Rank(3 - (leaf - 6)))).collect();
+        assert_eq!(leaves.len(), 2);
+        assert_eq!(carriers(10), of_leaves);
+        assert_eq!(leaves.iter().flat_map(|leaf| carriers(*leaf)).collect::<Vec<_>>(), of_leaves);
+        // Nobody carries what hosts contribute to their machine's switch.
+        assert_eq!(carriers(4), [None, None]);
+    }
 
     /// 3 leaves of 2 hosts, 2 spines, 2 parallel cables.
     fn fat_tree() -> NetworkMap {

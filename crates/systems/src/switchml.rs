@@ -135,7 +135,11 @@ fn switch<P: Payload + ?Sized>(
         children: place
             .children
             .iter()
-            .map(|&(port, node)| SwitchMlChild { port, who: members.who_below(node, |below| layout.place(below)) })
+            .map(|&(port, node)| SwitchMlChild {
+                port,
+                who: members.who_below(node, |below| layout.place(below)),
+                carrier: members.carrier_below((switch, port), node, |below| layout.place(below)),
+            })
             .collect(),
         fixed_point,
         resend_gap: resend_gap(spec.rto_min),

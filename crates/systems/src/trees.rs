@@ -184,9 +184,14 @@ fn on_trees<Op: Clone>(
     let mut role = |tree: &Partial<'_>| {
         let place = tree.places.get(&switch)?;
         let who = |node: NodeId| members.who_below(node, |below| tree.places.get(&below).copied());
-        let near = place.children.iter().filter(|(_, node)| tree.ends_at(*node)).map(|&(port, node)| TreeChild { port, who: who(node) });
+        let carrier = |port: PortId, node: NodeId| members.carrier_below((switch, port), node, |below| tree.places.get(&below).copied());
+        let near = place.children.iter().filter(|(_, node)| tree.ends_at(*node)).map(|&(port, node)| TreeChild {
+            port,
+            who: who(node),
+            carrier: carrier(port, node),
+        });
         let mut children: Vec<TreeChild> = near.collect();
-        children.extend(tree.far_below(switch).into_iter().map(|node| TreeChild { port: number(node), who: who(node) }));
+        children.extend(tree.far_below(switch).into_iter().map(|node| TreeChild { port: number(node), who: who(node), carrier: None }));
         let parent = place.parent.and_then(|port| {
             let node = tree.above(switch)?;
             let is_near = map.neighbours_in_trees(switch)[port.index()].node == node;

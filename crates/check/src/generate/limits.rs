@@ -10,7 +10,7 @@ use fanin_systems::Draw;
 
 /// In one run of eight one or two hosts have a limit. With it by how many times as long what goes by way of them may take.
 ///
-/// Where nothing may be lost a host only sends slowly: what it has no room to take in would be dropped.
+/// A host of several links has none. Where nothing may be lost a host only sends slowly: what it has no room to take in would be dropped.
 pub(super) fn host_limits(
     draw: &mut Draw,
     (network, map): (&NetworkConfig, &NetworkMap),
@@ -39,6 +39,9 @@ pub(super) fn host_limits(
         0 => limit.send_bits_per_second = Some(rate),
         1 => limit.send_packets_per_second = Some(packets),
         _ => limit.receive_packets_per_second = Some(packets),
+    }
+    if limit.hosts.iter().any(|host| map.neighbours(*host).len() > 1) {
+        return (Vec::new(), 1);
     }
     // Acknowledgements and questions are packets as well, and take a host as long as the others.
     (vec![limit], 4 * factor)

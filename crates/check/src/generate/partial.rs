@@ -6,10 +6,11 @@ use fanin_systems::{System, build};
 use crate::recipe::JobRecipe;
 use fanin_systems::Draw;
 
-/// In some runs with static trees not all switches aggregate; never so few that a job has none that it needs.
+/// In some runs with static trees not all switches aggregate; never so few that a job has none that it needs, and all of those between
+/// which hosts carry.
 pub(super) fn forwarding(draw: &mut Draw, map: &NetworkMap, jobs: &[JobRecipe]) -> Vec<NodeId> {
     let has_trees = jobs.iter().any(|job| matches!(job.system, System::Tree(_) | System::Panama(_)));
-    if draw.percent(60) || !has_trees {
+    if draw.percent(60) || !has_trees || map.has_carriers() {
         return Vec::new();
     }
     let share = draw.between(20, 80);

@@ -117,7 +117,11 @@ impl Job {
 
     /// The state machine.
     pub fn oracle(&self) -> SwitchMlSwitch<[u8]> {
-        let child = |(rank, member): (usize, &Member)| SwitchMlChild { port: PortId(member.port), who: Suspect::Rank(Rank(rank as u32)) };
+        let child = |(rank, member): (usize, &Member)| SwitchMlChild {
+            port: PortId(member.port),
+            who: Suspect::Rank(Rank(rank as u32)),
+            carrier: None,
+        };
         SwitchMlSwitch::new(SwitchMlSwitchConfig {
             job: JobId(self.job.into()),
             op: ElementOp::I32_SUM.into(),

@@ -483,7 +483,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
     fn missing(&self, place: usize) -> Suspect {
         let slot = &self.slots[place];
         let word = slot.word.filter(|(child, _)| !slot.sum.has(u32::from(*child))).map(|(_, suspect)| suspect);
-        let first = || slot.sum.missing().map(|child| self.config.role.children[child as usize].who);
+        let first = || slot.sum.missing().map(|child| self.config.role.children[child as usize].missing());
         word.or_else(first).unwrap_or(Suspect::Unknown)
     }
 

@@ -282,7 +282,7 @@ impl<P: Payload + ?Sized> SharpSwitch<P> {
                 if ask.attempt >= 2 {
                     let word = question.word.filter(|(child, _)| !question.has_asked(*child)).map(|(_, suspect)| suspect);
                     let first = question.first_missing(member.role.children.len());
-                    let suspect = word.or(first.map(|child| member.role.children[child].who)).unwrap_or(Suspect::Unknown);
+                    let suspect = word.or(first.map(|child| member.role.children[child].missing())).unwrap_or(Suspect::Unknown);
                     tx.send(Egress::Port(port), &missing(suspect), Body::Empty);
                     self.tell_parent(now, place, number, suspect, tx);
                 }

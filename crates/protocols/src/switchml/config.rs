@@ -73,6 +73,15 @@ pub struct SwitchMlChild {
     pub port: PortId,
     /// Who is there: a rank or a switch.
     pub who: Suspect,
+    /// Whose host hands on what comes from there, where no cable leads there.
+    pub carrier: Option<Rank>,
+}
+
+impl SwitchMlChild {
+    /// Who is missing where nothing comes from there. A host that carries contributes to the switch behind it, so nothing comes of that one without it.
+    pub fn missing(&self) -> Suspect {
+        self.carrier.map_or(self.who, Suspect::Rank)
+    }
 }
 
 /// What the calls of a job may be about: see [`Collective::op`](fanin_core::Collective::op).

@@ -501,7 +501,7 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         }
         let suspect = match self.slots.missing(self.index_of(at), self.children.len()) {
             Some(Missing::Below(suspect)) => suspect,
-            Some(Missing::Child(child)) => self.children[child].who,
+            Some(Missing::Child(child)) => self.children[child].missing(),
             None => Suspect::Unknown,
         };
         let waiting = SwitchMlHeader::Waiting { at, suspect };

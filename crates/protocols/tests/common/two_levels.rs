@@ -46,7 +46,7 @@ impl TwoLevels {
 
     /// By switch and tree: what a switch does, where tree t has spine t as its root.
     pub fn roles(self) -> Vec<Vec<Option<TreeRole>>> {
-        let child = |(port, who)| TreeChild { port, who };
+        let child = |(port, who)| TreeChild { port, who, carrier: None };
         let leaf = |leaf: u32| {
             let role = |tree: u32| {
                 let parent = TreeParent { port: PortId(Self::UP + tree as u16), node: self.spine(tree) };

@@ -92,6 +92,8 @@ pub(in crate::canary) struct Trouble {
     probes: u8,
     /// Until when who asks for the first time is left to the broadcast that was sent again.
     quiet_until: Option<Instant>,
+    /// Since when others are asked and nothing has come of the block, and how many contributions there were then.
+    silent: Option<(Instant, u32)>,
 }
 
 impl Trouble {
@@ -111,6 +113,7 @@ impl Trouble {
     pub(in crate::canary) fn rebase(&mut self, now: Instant) {
         self.due = self.due.map(|at| rebased(at, now));
         self.quiet_until = self.quiet_until.filter(|at| *at > now).map(|at| rebased(at, now));
+        self.silent = self.silent.map(|(since, counter)| (rebased(since, now), counter));
     }
 }
 
@@ -142,6 +145,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         if self.records[number].stage != Stage::Open {
             return self.on_late_request(now, number, request.rank.0, round_trip, tx);
         }
+        self.heard_of(number);
         let generation = self.records[number].generation;
         if request.generation != generation {
             // The word that the generation has failed is lost, or on its way; who is ahead of the leader is not of our job's making.
@@ -228,6 +232,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     pub(in crate::canary) fn on_excuse(&mut self, now: Instant, block: u32, rank: Rank, missing: Option<Rank>) -> Result<(), DropReason> {
         match self.find(block) {
             Some(number) if self.records[number].stage == Stage::Open => {
+                self.heard_of(number);
                 self.excuses.add(now, rank, missing);
                 Ok(())
             }
@@ -315,6 +320,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             return Err(DropReason::Duplicate);
         }
         let hosts = self.hosts();
+        self.heard_of(number);
         let record = &mut self.records[number];
         if record.generation != self.recovery.generations || record.generation != id.generation() {
             return Err(DropReason::NotReady);
@@ -420,20 +426,51 @@ impl<P: Payload + ?Sized> Leader<P> {
         }
     }
 
-    /// Asks all who have not asked whether they lack the sum: either their request is lost, or they have not contributed.
+    /// Asks all who have not asked whether they lack the sum: either their request is lost, or they have not contributed. Where nothing has come
+    /// of the block for the patience, all who lacked it have given it up, and nobody is asked any more until somebody asks again.
     fn probe<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, round_trip: Duration, tx: &mut T) {
+        let patience = self.recovery.reliability.patience;
+        if self.is_in_vain(now, number, patience) {
+            return;
+        }
         let record = &self.records[number];
         let Some(trouble) = &record.trouble else { return };
         let header = CanaryHeader::Probe { id: self.id(record.block, record.generation), rank: self.rank };
         for rank in (0..self.hosts()).filter(|rank| *rank != self.rank.0 && !trouble.has(*rank)) {
             tx.send(self.to(rank), &header, Body::Empty);
         }
-        let often = self.recovery.reliability.patience.divided(ASKED_EVERY).max(round_trip);
+        let often = patience.divided(ASKED_EVERY).max(round_trip);
         let wait = round_trip.times(1 << trouble.probes.min(BACK_OFF_MAX)).min(often);
         if let Some(trouble) = &mut self.records[number].trouble {
             trouble.probes = trouble.probes.saturating_add(1);
         }
         self.set_due(number, now + wait);
+    }
+
+    /// Whether others were asked for the patience, and nothing has come of the block.
+    fn is_in_vain(&mut self, now: Instant, number: u32, patience: Duration) -> bool {
+        let record = &mut self.records[number];
+        let Some(trouble) = record.trouble.as_mut().filter(|_| patience != Duration::MAX) else { return false };
+        match trouble.silent {
+            Some((since, counter)) if counter == record.counter => {
+                let is_in_vain = now.since(since) >= patience;
+                if is_in_vain {
+                    trouble.silent = None;
+                }
+                is_in_vain
+            }
+            _ => {
+                trouble.silent = Some((now, record.counter));
+                false
+            }
+        }
+    }
+
+    /// Something has come of a block that others are asked for.
+    fn heard_of(&mut self, number: u32) {
+        if let Some(trouble) = &mut self.records[number].trouble {
+            trouble.silent = None;
+        }
     }
 
     /// Remembers a complete sum (`canary 9`, P11 and P12).

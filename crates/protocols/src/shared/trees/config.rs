@@ -77,6 +77,15 @@ pub struct TreeChild {
     pub port: PortId,
     /// Who is there: a rank or a switch.
     pub who: Suspect,
+    /// Whose host hands on what comes from there, where no cable leads there.
+    pub carrier: Option<Rank>,
+}
+
+impl TreeChild {
+    /// Who is missing where nothing comes from there. A host that carries contributes to the switch behind it, so nothing comes of that one without it.
+    pub fn missing(&self) -> Suspect {
+        self.carrier.map_or(self.who, Suspect::Rank)
+    }
 }
 
 /// The window in blocks that is used where `requested` is asked for: the next power of two, so that a block's slot is a mask away.

@@ -421,7 +421,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
         }
         let suspect = match self.slots.missing(self.index, self.place.children.len()) {
             Some(Missing::Below(suspect)) => suspect,
-            Some(Missing::Child(child)) => self.place.children[child].who,
+            Some(Missing::Child(child)) => self.place.children[child].missing(),
             None => Suspect::Unknown,
         };
         let waiting = F::pack(TreePacket::Waiting { block: self.block, suspect });
