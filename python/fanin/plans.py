@@ -380,6 +380,7 @@ class Run(TypedDict, total=False):
     payload: Literal["census", "length", "elements"]
     time_limit: Time
     drain: bool
+    steady: float | str
     memory_interval: Time
     series_interval: Time
     alone: bool

@@ -196,7 +196,20 @@ pub fn heading(plan: &Plan, finished: &[Finished]) -> String {
         1 => format!("1 run a row, seed {}", first.seed),
         _ => format!("{repetitions} runs a row, seeds from {}: median (lowest..highest)", first.seed),
     });
+    parts.extend(in_part(finished));
     format!("{}: {}\n", plan.file, parts.join(", "))
+}
+
+/// What is said of runs that have simulated a part of their vector only, if there are some.
+fn in_part(finished: &[Finished]) -> Option<String> {
+    let records = finished.iter().map(|run| &run.record);
+    let parts: Vec<f64> = records
+        .filter(|run| run.simulated_bytes.is_some_and(|bytes| bytes < run.message_bytes))
+        .filter_map(|run| run.steady_error)
+        .collect();
+    let most = parts.iter().copied().reduce(f64::max)?;
+    let (count, all, percent) = (parts.len(), finished.len(), number_text((most * 100.0).max(0.01)));
+    Some(format!("{count} of {all} simulated a part of the vector, and say the time of the whole to within {percent} %"))
 }
 
 /// A number with three digits that mean something.

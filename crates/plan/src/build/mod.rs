@@ -3,9 +3,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `prepared` | what one run needs, and the nodes of its jobs |
+//! | `steady` | of which plans a part of the vector says how long the whole takes |
 //! | `traffic` | background traffic; whether what is sent fits the queues |
 
 mod prepared;
+mod steady;
 mod traffic;
 
 use std::cell::OnceCell;
@@ -110,7 +112,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
             return Err(refuse.at(key, "a time above 0"));
         }
     }
-    Ok(Prepared {
+    let prepared = Prepared {
         topology: topology.into(),
         scenario,
         jobs: placed,
@@ -124,7 +126,9 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         pipeline,
         file: file.to_string(),
         context: context.to_string(),
-    })
+    };
+    steady::check(&refuse, run, &prepared)?;
+    Ok(prepared)
 }
 
 /// Gives jobs what their tables say beside their system's keys: operators, indices, collectives, sums with the same bits, pods.

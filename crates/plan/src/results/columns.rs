@@ -52,6 +52,8 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("congested", ColumnKind::Flag),
     ("completion_us", ColumnKind::Number),
     ("goodput_gbps", ColumnKind::Number),
+    ("simulated_bytes", ColumnKind::IfAny),
+    ("steady_error", ColumnKind::IfAny),
     ("iteration_us", ColumnKind::Number),
     ("communication_us", ColumnKind::Number),
     ("jct_us", ColumnKind::Number),

@@ -211,6 +211,13 @@ const RUN: &[Known<RunRecord>] = &[
     },
     Known { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
     Known { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
+    Known {
+        key: "simulated_bytes",
+        title: "bytes of the vector that were simulated",
+        unit: "B",
+        value: |run| run.simulated_bytes.map(|bytes| bytes as f64),
+    },
+    Known { key: "steady_error", title: "how far off the time of the whole vector may be", unit: "", value: |run| run.steady_error },
     Known { key: "cores_busy", title: "time that the busiest switch's cores have a packet", unit: "", value: |run| run.cores_busy },
     Known { key: "cores_locked", title: "of that, waiting for each other", unit: "", value: |run| run.cores_locked },
     Known {

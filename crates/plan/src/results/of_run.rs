@@ -69,6 +69,8 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         congested: !prepared.scenario.traffic.is_empty() || !prepared.scenario.flows.is_empty(),
         completion_us: slowest,
         goodput_gbps: mean_of_all(&lasting, |job| job.goodput_gbps),
+        simulated_bytes: None,
+        steady_error: None,
         iteration_us: mean(lasting.iter().map(|job| job.iteration_us)),
         communication_us: mean(lasting.iter().map(|job| job.communication_us)),
         jct_us: mean_of_all(&lasting, |job| job.jct_us),

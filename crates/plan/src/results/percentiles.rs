@@ -21,6 +21,11 @@ impl Percentiles {
         Some(Percentiles { p50: us(times.quantile(0.5))?, p99: us(times.quantile(0.99))?, max: us(times.longest())? })
     }
 
+    /// The same of times that are all so much longer.
+    pub(crate) fn later(self, us: f64) -> Self {
+        Percentiles { p50: self.p50 + us, p99: self.p99 + us, max: self.max + us }
+    }
+
     /// Of all times; `None` where there are none.
     pub(crate) fn exactly(mut times: Vec<f64>) -> Option<Self> {
         times.sort_by(f64::total_cmp);

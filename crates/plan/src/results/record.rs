@@ -41,6 +41,12 @@ pub struct RunRecord {
     pub completion_us: Option<f64>,
     /// Vector's length over that time; the mean over all jobs.
     pub goodput_gbps: Option<f64>,
+    /// How much of the vector was simulated, where that was not all of it (`run.steady`): the times are of the whole, and all else is of this part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_bytes: Option<u64>,
+    /// How far off the times may be then, as a share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady_error: Option<f64>,
     /// Time of an iteration, mean over a job's iterations and then over jobs that train; null without any.
     pub iteration_us: Option<f64>,
     /// The same for the part of it from the first worker's submission to the last one's end.

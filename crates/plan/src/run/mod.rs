@@ -4,6 +4,7 @@
 pub mod cores;
 pub mod elsewhere;
 pub mod frames;
+pub mod steady;
 pub mod view;
 
 use std::sync::Arc;
@@ -188,7 +189,12 @@ fn run_one(plan: &Plan, index: usize, repetition: u32, looks: LooksAt<'_>, cores
     let LooksAt { wanted, network, tree } = looks;
     prepared.watch = wanted.map(Wanted::config).or_else(|| network.then(|| view::config(&prepared.topology)).flatten());
     let begin = Instant::now();
-    let (mut result, on_cores) = result(&prepared, point, cores.parts_of(&prepared))?;
+    let parts = cores.parts_of(&prepared);
+    let (mut result, on_cores, rest) = match point.setup.general.run.steady {
+        Some(tolerance) => steady::simulate(&mut prepared, tolerance.0, |prepared| result(prepared, point, parts))
+            .map(|(result, cores, rest)| (result, cores, Some(rest)))?,
+        None => result(&prepared, point, parts).map(|(result, cores)| (result, cores, None))?,
+    };
     let wall_s = begin.elapsed().as_secs_f64();
     tracing::debug!(point = plan.describe(point), repetition, events = result.events, wall_s, "run ended");
     for (job, ran) in result.jobs.iter().enumerate() {
@@ -201,6 +207,9 @@ fn run_one(plan: &Plan, index: usize, repetition: u32, looks: LooksAt<'_>, cores
     let topology = &prepared.topology;
     let links = if repetition == 0 { link_records(topology, &result) } else { Vec::new() };
     let mut record = describe(plan, point, repetition, &prepared, topology, &result, wall_s);
+    if let Some(rest) = rest {
+        rest.complete(&mut record);
+    }
     if point.setup.general.run.alone {
         let jobs = (0..record.jobs.len()).into_par_iter();
         let alone_us = jobs.map(|job| alone_us(plan, point, repetition, job)).collect::<Result<_, _>>()?;

@@ -4,7 +4,7 @@ use fanin_core::Duration;
 use serde::Deserialize;
 
 use super::one;
-use crate::reading::units::{Count, Time};
+use crate::reading::units::{Count, Fraction, Time};
 
 /// `[run]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Run {
     /// Go on until nothing moves after the last job has ended.
     #[serde(default)]
     pub drain: bool,
+    /// Where given, of a long vector only as much is simulated as it takes to say its time within this share.
+    pub steady: Option<Fraction>,
     /// Interval of samples of the switches' memory; none are taken where it is not given.
     pub memory_interval: Option<Time>,
     /// Interval of samples of jobs: goodput, memory, gauges; none are taken where it is not given.
@@ -45,6 +47,7 @@ impl Default for Run {
             payload: PayloadName::default(),
             time_limit: time_limit_default(),
             drain: false,
+            steady: None,
             memory_interval: None,
             series_interval: None,
             alone: false,

@@ -430,6 +430,7 @@ pub const OTHERS: &[(&str, &[Key])] = &[
             ("payload", &[bare("\"length\"")]),
             ("time_limit", &[bare("\"1us\"")]),
             ("drain", &[with(&["traffic=[{ pattern = \"uniform\", hosts = \"all\" }]"], "true")]),
+            ("steady", &[bare("\"1%\"")]),
             ("memory_interval", &[bare("\"1us\"")]),
             ("series_interval", &[bare("\"1us\"")]),
             ("alone", &[bare("true")]),
