@@ -184,7 +184,7 @@ fn a_leader_of_whose_block_nothing_is_heard_asks_for_the_patience_and_no_longer(
     let mut h0 = reliable(0, 3);
     assert_eq!(h0.gets(0, request(0, 0, 1, 0), NOTHING), []);
     let probe = (direct(2), CanaryHeader::Probe { id: named(0, 0), rank: Rank(0) }, NOTHING);
-    assert_eq!(h0.waits(RTO), [probe.clone()]);
+    assert_eq!(h0.waits(RTO), std::slice::from_ref(&probe));
     let begun = h0.now;
     // Who asks again is there, and lacks it still: asking ends the patience after that one.
     let asked_again = begun + PATIENCE.divided(2);

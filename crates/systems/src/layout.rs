@@ -226,8 +226,12 @@ mod tests {
             map.join(NodeId(host), NodeId(4 + host / 2));
             map.join(NodeId(host), NodeId(6 + host));
         }
-        (6..10).for_each(|leaf| drop(map.join(NodeId(leaf), NodeId(10))));
-        (0..4).for_each(|host| drop(map.join_through(NodeId(4 + host / 2), NodeId(host), NodeId(6 + host))));
+        for leaf in 6..10 {
+            map.join(NodeId(leaf), NodeId(10));
+        }
+        for host in 0..4 {
+            map.join_through(NodeId(4 + host / 2), NodeId(host), NodeId(6 + host));
+        }
         let hosts: Vec<NodeId> = [3, 2, 1, 0].map(NodeId).to_vec();
         let layout = tree(&map, &hosts, NodeId(10), 0).unwrap();
         let members = Members::new(&map, &hosts);
