@@ -223,13 +223,12 @@ AXES: Mapping[str, Axis] = {
         short="length of the vector",
     ),
     "long": Axis(
-        "The longest vectors, in packets of 4 KiB. One seed: these runs differ by where workers are, and little.",
+        "The longest vectors, in packets of 4 KiB. Flare, whose packets have elements, would take an hour a run.",
         "Goodput of long vectors, 60 of 64 hosts, packets of 4 KiB",
         {"jobs.0.message": ["64MiB", "1GiB"]},
         job={"payload": "4KiB"},
-        only=("ring", "4 trees", "Canary"),
+        only=("ring", "parameter servers", "1 tree", "4 trees", "SHARP", "SwitchML", "ATP", "A2TP", "PANAMA", "NetReduce", "Rina", "Canary"),
         more=(System("Canary, window 32", {"system": "canary", "window": 32}),),
-        repetitions=1,
         kind="bars",
     ),
     "congestion": Axis(
