@@ -239,7 +239,7 @@ CHOICES: Sequence[tuple[str, str, str, str, Sequence[str]]] = (
     ("long vectors, idle network", "anything that sums in every switch", "sizes", "4MiB", ("4 trees", "Canary", "NetReduce", "ring")),
     (
         "a gigabyte, in packets of 4 KiB",
-        "trees, or Canary with a short window",
+        "anything that sums in every switch; Canary with a short window",
         "long",
         "1GiB",
         ("4 trees", "Canary, window 32", "ring", "Canary"),

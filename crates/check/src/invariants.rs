@@ -110,12 +110,12 @@ fn check_failure(
     if (0..job.hosts.len() as u32).any(|other| other != rank && is_meant(other) && pods::waits_elsewhere(recipe, result, index, other)) {
         return None;
     }
-    check_name(recipe, job, ended, failure)
+    check_name(recipe, job, (job.hosts[rank as usize], ended), failure)
 }
 
 /// Where hosts that die are all that fails for good or for long, losses and load are what every job bears: who does not complete has lost
 /// one of its members, and names it.
-fn check_name(recipe: &Recipe, job: &JobRecipe, ended: Instant, failure: &Failure) -> Option<String> {
+fn check_name(recipe: &Recipe, job: &JobRecipe, (own, ended): (NodeId, Instant), failure: &Failure) -> Option<String> {
     let only_hosts_fail = recipe.faults.timed.len() == recipe.deaths().count() && !recipe.has_deaf_links();
     if !job.system.finds_the_dead() || recipe.faults.timed.is_empty() || !only_hosts_fail {
         return None;
@@ -127,7 +127,7 @@ fn check_name(recipe: &Recipe, job: &JobRecipe, ended: Instant, failure: &Failur
     }
     // Where several have died, a switch may be all that they have in common.
     let several = dead.len() > 1 && matches!(failure.suspect, Suspect::Switch(_));
-    let is_right = several || dead.iter().any(|host| is_named(recipe, job, *host, failure));
+    let is_right = several || dead.iter().any(|host| is_named(recipe, job, (own, *host), failure));
     (!is_right).then(|| format!("hosts {:?} have died, and are not named: {failure}", dead.iter().map(|host| host.0).collect::<Vec<_>>()))
 }
 
@@ -140,16 +140,18 @@ fn is_hit(recipe: &Recipe, host: NodeId) -> bool {
         })
 }
 
-/// Whether the failure leads to the host: its rank, the switch that it hangs on, or one that it carries to, of which its own machine hears nothing more.
-fn is_named(recipe: &Recipe, job: &JobRecipe, host: NodeId, failure: &Failure) -> bool {
+/// Whether the failure leads to the host: its rank, or the switch that it hangs on; to who is on its own machine, also a switch that it carries to, of
+/// which that machine hears nothing more.
+fn is_named(recipe: &Recipe, job: &JobRecipe, (own, host): (NodeId, NodeId), failure: &Failure) -> bool {
     match failure.suspect {
         Suspect::Rank(Rank(rank)) => job.hosts.get(rank as usize) == Some(&host),
         Suspect::Switch(switch) => {
             let topology = recipe.topology().expect("the run was built from it");
             let map = &topology.map;
-            let is_led_to =
-                |leaf| map.neighbours_in_trees(leaf).iter().any(|next| next.node == switch && map.carrier(leaf, next.port) == Some(host));
-            map.leaf_of(host).is_some_and(|leaf| leaf.node == switch || is_led_to(leaf.node))
+            let Some(at) = map.leaf_of(host).map(|leaf| leaf.node) else { return false };
+            let is_beside = map.leaf_of(own).is_some_and(|leaf| leaf.node == at);
+            let leads = || map.neighbours_in_trees(at).iter().any(|next| next.node == switch && map.carrier(at, next.port) == Some(host));
+            at == switch || is_beside && leads()
         }
         Suspect::Unknown => false,
     }

@@ -63,28 +63,80 @@ const SYSTEMS: [&str; 12] = [
     "[{ name = \"Canary\", set = { \"jobs.0.system\" = \"canary\" } }]",
 ];
 
-/// With 95 % the error is what is said at most; here no time is further off than by what is said or, where that is less, one in a thousand.
-#[test]
-fn the_time_of_the_whole_is_what_was_said_of_it() {
-    let (mut in_part, mut told) = (0, String::new());
-    for system in SYSTEMS {
-        for load in ["traffic.0.enabled=false", "traffic.0.enabled=true"] {
-            let sets = [&format!("series={system}") as &str, load];
-            let said = records(&sets, 1).remove(0);
-            let whole = records(&[&sets[..], &["run.steady=0.0000001"]].concat(), 1).remove(0);
-            let (simulated, error) = (said.simulated_bytes.unwrap(), said.steady_error.unwrap());
-            assert_eq!((said.message_bytes, whole.simulated_bytes.is_some()), (WHOLE, true));
-            let off = said.completion_us.unwrap() / whole.completion_us.unwrap() - 1.0;
-            told += &format!("{:?} {load}: {} MiB, said {error:.5}, off {off:.5}\n", said.series, simulated >> 20);
-            assert!(error <= 0.01 && off.abs() <= error.max(1e-3), "{told}");
-            assert!(simulated < WHOLE || (off, error) == (0.0, 0.0), "{told}");
-            in_part += u32::from(simulated < WHOLE);
-            let goodput = WHOLE as f64 * 8.0 / said.completion_us.unwrap() / 1e3;
+/// What is said of a vector, and what the whole gives.
+struct Compared {
+    system: String,
+    loaded: bool,
+    simulated: u64,
+    whole: u64,
+    error: f64,
+    off: f64,
+}
+
+/// Every system, idle and beside traffic, at the plan's share and with what cannot be reached, for which all is simulated.
+fn compared(sets: &[&str]) -> Vec<Compared> {
+    let mut all = Vec::new();
+    for (system, loaded) in SYSTEMS.iter().flat_map(|system| [(system, false), (system, true)]) {
+        let own = [format!("series={system}"), format!("traffic.0.enabled={loaded}")];
+        let sets: Vec<&str> = own.iter().map(String::as_str).chain(sets.iter().copied()).collect();
+        let wholes = records(&[&sets[..], &["run.steady=0.0000001"]].concat(), 1);
+        for (said, whole) in records(&sets, 1).into_iter().zip(wholes) {
+            let us = said.completion_us.unwrap();
+            let goodput = said.message_bytes as f64 * 8.0 / us / 1e3;
             assert!((said.goodput_gbps.unwrap() - goodput).abs() < 1e-6 * goodput, "{said:?}");
+            all.push(Compared {
+                system: said.series.clone().unwrap(),
+                loaded,
+                simulated: said.simulated_bytes.unwrap(),
+                whole: said.message_bytes,
+                error: said.steady_error.unwrap(),
+                off: us / whole.completion_us.unwrap() - 1.0,
+            });
         }
     }
-    println!("{told}{in_part} in part");
-    assert!(in_part >= 8, "{told}");
+    all
+}
+
+/// With 99 % the error is what is said at most; here no time is further off than by what is said or, where that is less, one in a thousand.
+#[test]
+fn the_time_of_the_whole_is_what_was_said_of_it() {
+    let all = compared(&[]);
+    for Compared { system, loaded, simulated, whole, error, off } in &all {
+        let told = format!("{system}, loaded {loaded}: {simulated} of {whole} bytes, said {error:.5}, off {off:.5}");
+        println!("{told}");
+        assert!(*error <= 0.01 && off.abs() <= error.max(1e-3), "{told}");
+        assert!(simulated < whole || (*off, *error) == (0.0, 0.0), "{told}");
+    }
+    let in_part = all.iter().filter(|one| one.simulated < one.whole).count();
+    assert!(in_part >= 8 && all.iter().all(|one| one.whole == WHOLE), "{in_part}");
+}
+
+/// The table of docs/performance.md, `--nocapture` prints it: by system and traffic, of five seeds, how many runs simulated a part, how large that was on
+/// average, the largest error that was said and the largest there was, and how many were further off than was said by more than a millionth.
+#[test]
+#[ignore = "minutes of simulation: measures how often what is said holds"]
+fn minutes_of_long_vectors_against_the_whole() {
+    let all = compared(&["jobs.0.message=128MiB", "jobs.0.window=64", "traffic.0.load=0.75", "run.repetitions=5"]);
+    println!("| system | traffic | runs in part | part | said | off | further off |\n|---|---|---|---|---|---|---|");
+    let (mut in_part, mut wrong) = (0, 0);
+    for runs in all.chunks(5) {
+        let parts: Vec<&Compared> = runs.iter().filter(|run| run.simulated < run.whole).collect();
+        let mean = parts.iter().map(|run| run.simulated as f64 / run.whole as f64).sum::<f64>() / parts.len().max(1) as f64;
+        let most = |value: fn(&Compared) -> f64| parts.iter().map(|run| value(run)).fold(0.0_f64, f64::max) * 100.0;
+        let further = parts.iter().filter(|run| run.off.abs() > run.error + 1e-6).count();
+        let traffic = if runs[0].loaded { "75 %" } else { "none" };
+        println!(
+            "| {} | {traffic} | {} | {:.0} % | {:.3} % | {:.3} % | {further} |",
+            runs[0].system,
+            parts.len(),
+            (mean * 100.0).abs(),
+            most(|run| run.error),
+            most(|run| run.off.abs())
+        );
+        (in_part, wrong) = (in_part + parts.len(), wrong + further);
+    }
+    println!("{in_part} of {} in part, {wrong} further off", all.len());
+    assert!(wrong * 20 <= in_part, "{wrong} of {in_part}");
 }
 
 #[test]
@@ -95,11 +147,11 @@ fn all_times_are_of_the_whole_and_do_not_depend_on_threads() {
         let without = |record: &RunRecord| format!("{:?}", RunRecord { wall_s: 0.0, ..record.clone() });
         assert_eq!(without(record), without(other));
         let (job, us) = (&record.jobs[0], record.completion_us.unwrap());
-        assert!(record.simulated_bytes.unwrap() < WHOLE / 2 && (record.message_bytes, job.message_bytes) == (64 << 20, 64 << 20));
+        assert!(record.simulated_bytes.unwrap() <= WHOLE / 2 && (record.message_bytes, job.message_bytes) == (64 << 20, 64 << 20));
         let times = [job.completion_us, job.jct_us, job.worker_us_max, record.jct_us, record.operation_us_max, record.operation_us_p50];
         assert!(times.iter().all(|time| (time.unwrap() - us).abs() < 0.01 * us), "{times:?}");
         // What is counted is of the part.
-        assert!(record.simulated_us < us / 4.0, "{record:?}");
+        assert!(record.simulated_us < us / 3.0, "{record:?}");
     }
 }
 

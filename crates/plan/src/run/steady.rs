@@ -1,8 +1,8 @@
 //! Long vectors, of which only the beginning is simulated: what comes behind goes on as it was, as far as can be told.
 //!
-//! The beginning of the vector is simulated by itself, then twice as much, and so on, with the same seed: each run is the one before and goes on. Between
-//! two lengths lies the time that so much more takes. Such times for each element differ by chance, where there is any, and the less the more elements
-//! they are of: so the time of the rest is a regression through them, and how far off the whole may be with 95 % follows from what they differ by.
+//! The beginning of the vector is simulated by itself, then twice as much, and so on, with the same seed: where vectors are summed block by block, each run
+//! is the one before and goes on. Between two lengths lies the time that so much more takes. Such times for each element differ by chance, where there is any, and the less the more elements
+//! they are of: so the time of the rest is a regression through them, and how far off the whole may be with 99 % follows from what they differ by.
 //!
 //! ```text
 //! n_i elements take n_i s_i, between lengths that follow each other;  L = sum n_i
@@ -10,9 +10,12 @@
 //! t(E) = t(e) + s (E - e)        |error| <= q(k - 1) sqrt(v ((E - e)^2 / L + (E - e)))
 //! ```
 //!
-//! q is the quantile of Student's t. The first ones may be of how the operation begins: they are left out where the others say more. The first length is
-//! longer than what begins and ends an operation: two windows, and a few packets of each worker's share. A vector whose half would have to be simulated
-//! is simulated as a whole.
+//! q is the quantile of Student's t. The first segments may be of how the operation begins: they are left out where the others say more. So the 99 % are
+//! those of one regression and not of the best among some, which is looked for again at each length. Therefore nothing is said before what could have been
+//! said of a length half as long has come true; how often it holds then is measured (`crates/plan/tests/steady.rs`).
+//!
+//! The first length is longer than what begins and ends an operation: two windows, and a few packets of each worker's share. A vector whose half would have
+//! to be simulated is simulated as a whole.
 
 use fanin_core::Duration;
 use fanin_sim::RunResult;
@@ -33,8 +36,10 @@ const WINDOWS_MIN: u64 = 2;
 const WINDOW_MAX: u64 = 4096;
 /// Times for an element that are compared, at least.
 const SEGMENTS_MIN: usize = 3;
-/// Of Student's t, 95 % two-sided, by degrees of freedom from 1 on; with more than these as with the last.
-const QUANTILES: [f64; 12] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
+/// Of Student's t, 99 % two-sided, by degrees of freedom from 1 on; with more than these as with the last.
+const QUANTILES: [f64; 12] = [63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055];
+/// Times are read to a picosecond, and what is exact is held against that.
+const EXACT: f64 = 1e-9;
 
 /// How much of a vector was simulated, and what is said of the rest.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -53,6 +58,16 @@ pub struct Steady {
 struct Times(Vec<(u64, f64)>);
 
 impl Times {
+    /// The same, where what could be said of the last length before it was simulated has come true.
+    fn confirmed(&self, whole: u64) -> Option<(f64, f64)> {
+        let (&(length, us), before) = self.0.split_last()?;
+        let before = Times(before.to_vec());
+        let (rest, error) = before.rest(length)?;
+        let said = before.0.last()?.1 + rest;
+        let has_held = (us - said).abs() <= (error + EXACT) * said;
+        self.rest(whole).filter(|_| has_held)
+    }
+
     /// Time of what is behind the last length in a vector of `whole` elements, and how far off the whole may be, as a share: by those of the last
     /// segments that say most.
     fn rest(&self, whole: u64) -> Option<(f64, f64)> {
@@ -82,12 +97,13 @@ fn lengths(prepared: &Prepared) -> Vec<u64> {
     let workers = job.hosts.len() as u64;
     let per_packet = u64::from(spec.payload_bytes / spec.element_bytes.max(1)).max(1);
     let window = u64::from(spec.window).min(WINDOW_MAX);
+    // Rina's racks, too, are a ring of shares.
     let by_hosts = !job.system.sums_at_switches() || job.system.goes_on_without_workers();
     let each = if by_hosts { SHARE_PACKETS_MIN } else { EACH_PACKETS_MIN };
     let first = per_packet * workers * each.max((PACKETS_MIN.max(WINDOWS_MIN * window)).div_ceil(workers));
     let doubled = std::iter::successors(Some(first), |length| length.checked_mul(2));
     let all: Vec<u64> = doubled.take_while(|length| length.saturating_mul(2) <= whole).collect();
-    if all.len() <= SEGMENTS_MIN { Vec::new() } else { all }
+    if all.len() <= SEGMENTS_MIN + 1 { Vec::new() } else { all }
 }
 
 /// Simulates as much of the vector as it takes to say the time of the whole within `tolerance`, as a share.
@@ -111,7 +127,7 @@ pub(super) fn simulate(
         let steady = |rest| Steady { simulated_bytes, message_bytes, rest, time_limit };
         let Some(time) = result.jobs[0].completion(0) else { return Ok((result, cores, steady(None))) };
         times.0.push((length, time.as_us_f64()));
-        if let Some(rest) = times.rest(whole).filter(|(_, error)| *error <= tolerance) {
+        if let Some(rest) = times.confirmed(whole).filter(|(_, error)| *error <= tolerance) {
             return Ok((result, cores, steady(Some(rest))));
         }
     }
@@ -172,9 +188,12 @@ mod tests {
         let times = Times(vec![(100, 5.0), (200, 7.0), (400, 9.0), (800, 13.4)]);
         let (rest, error) = times.rest(1_500).unwrap();
         assert!((rest - 8.4).abs() < 1e-9, "{rest}");
-        let off = 4.303 * (3.8e-3_f64 * (700.0 * 700.0 / 700.0 + 700.0)).sqrt();
+        let off = 9.925 * (3.8e-3_f64 * (700.0 * 700.0 / 700.0 + 700.0)).sqrt();
         assert!((error - off / 21.8).abs() < 1e-9, "{error} {off}");
         assert_eq!(Times(times.0[..3].to_vec()).rest(1_800), None, "two differences say nothing");
+        // Of the next one is said 13.4 + 0.012 * 800 us.
+        let next = |us: f64| Times([&times.0[..], &[(1_600, us)]].concat()).confirmed(3_200).is_some();
+        assert!(times.confirmed(1_600).is_none() && next(23.0) && !next(13.4 + 9.6 * 6.0));
     }
 
     /// How an operation begins is of no use for how it goes on.

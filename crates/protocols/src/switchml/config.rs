@@ -1,8 +1,9 @@
 //! What workers and switches of a SwitchML job are told when they are made.
 
-use fanin_core::{Duration, JobId, NodeId, PortId, Rank, Suspect};
+use fanin_core::{Duration, JobId, NodeId, PortId, Rank};
 
 use crate::shared::reliability::Reliability;
+use crate::shared::trees::{TreeChild, TreeParent};
 
 /// The most slots of a pool: their numbers have 16 bits.
 pub const POOL_MAX: u32 = 1 << 16;
@@ -58,31 +59,10 @@ pub struct SwitchMlSwitchConfig<O> {
 }
 
 /// The switch that this one is a worker of (`switchml 8`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SwitchMlParent {
-    /// The port that leads there.
-    pub port: PortId,
-    /// The switch there.
-    pub node: NodeId,
-}
+pub type SwitchMlParent = TreeParent;
 
 /// A worker of the job at this switch, or a switch below it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SwitchMlChild {
-    /// The port that leads there.
-    pub port: PortId,
-    /// Who is there: a rank or a switch.
-    pub who: Suspect,
-    /// Whose host hands on what comes from there, where no cable leads there.
-    pub carrier: Option<Rank>,
-}
-
-impl SwitchMlChild {
-    /// Who is missing where nothing comes from there. A host that carries contributes to the switch behind it, so nothing comes of that one without it.
-    pub fn missing(&self) -> Suspect {
-        self.carrier.map_or(self.who, Suspect::Rank)
-    }
-}
+pub type SwitchMlChild = TreeChild;
 
 /// What the calls of a job may be about: see [`Collective::op`](fanin_core::Collective::op).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
